@@ -10,14 +10,14 @@ import (
 	"github.com/redislimit/redislimit/internal/batch"
 )
 
-// A Background is a call that no caller waits for: a renewal, the settlement of a lease, or a release for a caller
-// that has left. It is sent once, in a round trip with many others if they may share one. It is not sent
-// while its server is down.
+// A Background is a call that no caller waits for: a renewal, the settlement of a lease, or a
+// release for a caller that has left. It is sent once, in a round trip with many others if they may
+// share one. It is not sent while its server is down.
 type Background struct {
 	Limits *Limits
 	Key    string
-	// Begin is called when the call is about to be sent, and returns what it asks for. It reports false if
-	// the call need not be sent any more.
+	// Begin is called when the call is about to be sent, and returns what it asks for. It reports
+	// false if the call need not be sent any more.
 	Begin func() (algorithm.HoldCall, bool)
 	// End, if it is not nil, is called after a Begin that reported true.
 	//
@@ -45,7 +45,8 @@ func (s *Store) RunAll(ctx context.Context, all []Background) {
 // maxScripts is the most full scripts of calls in the background in one round trip.
 const maxScripts = 16
 
-// sendBackground sends calls to one server: in batches, or a few at the same time if each has to go alone.
+// sendBackground sends calls to one server: in batches, or a few at the same time if each has to go
+// alone.
 func (s *Store) sendBackground(ctx context.Context, n *node, calls []Background) {
 	if s.batcher(n) != nil {
 		s.sendGrowingBatches(ctx, n, calls)
@@ -69,9 +70,9 @@ func (s *Store) sendBackground(ctx context.Context, n *node, calls []Background)
 	inFlight.Wait()
 }
 
-// sendGrowingBatches sends calls in one batch after the other. Several batches in flight to a distant server would
-// need new connections, which take too long to make. Instead, each batch is twice as large as the last
-// one, unless the larger ones take longer.
+// sendGrowingBatches sends calls in one batch after the other. Several batches in flight to a
+// distant server would need new connections, which take too long to make. Instead, each batch is
+// twice as large as the last one, unless the larger ones take longer.
 func (s *Store) sendGrowingBatches(ctx context.Context, n *node, calls []Background) {
 	shortest := s.Timeout
 	for size := s.perScript; len(calls) > 0 && s.awaitUp(ctx, n, calls); {
@@ -114,7 +115,8 @@ func (s *Store) sendChunk(ctx context.Context, n *node, chunk []Background) {
 	}
 }
 
-// sendCalls sends calls in one round trip, and those that have to go alone once more. It returns the error of each.
+// sendCalls sends calls in one round trip, and those that have to go alone once more. It returns
+// the error of each.
 func (s *Store) sendCalls(ctx context.Context, n *node, calls []*Call) []error {
 	errs := make([]error, len(calls))
 	batched := len(calls) > 1

@@ -14,12 +14,12 @@ import (
 	"github.com/redislimit/redislimit/internal/diagnose"
 )
 
-// maxWork bounds the estimated time that Redis spends on one batch, in microseconds. Redis does nothing else
-// meanwhile.
+// maxWork bounds the estimated time that Redis spends on one batch, in microseconds. Redis does
+// nothing else meanwhile.
 const maxWork = 1200
 
-// nonPlainFactor is how many times as long a call takes if it is no plain decision: 6 to 11 us for each limit,
-// in a script with other calls.
+// nonPlainFactor is how many times as long a call takes if it is no plain decision: 6 to 11 us for
+// each limit, in a script with other calls.
 const nonPlainFactor = 3
 
 type batcher = batch.Batcher[*Call]
@@ -38,9 +38,9 @@ const (
 	maxInFlightOfNode = 2
 )
 
-// batcher returns the batcher of decisions for a server, or nil if each decision is sent alone. Batches are only
-// for go-redis's Client and ClusterClient: for other clients it is not known which keys may be in
-// one script or pipeline.
+// batcher returns the batcher of decisions for a server, or nil if each decision is sent alone.
+// Batches are only for go-redis's Client and ClusterClient: for other clients it is not known which
+// keys may be in one script or pipeline.
 func (s *Store) batcher(n *node) *batcher {
 	if s.MaxBatch == 1 {
 		return nil
@@ -103,9 +103,10 @@ func (s *Store) work(d *Call) int64 {
 	return sum
 }
 
-// execute makes calls in one round trip: by one script if it may have all their keys. If the server refuses that,
-// each call gets ErrRetryAlone. Calls in the background may be more than one script may make; they take
-// several scripts. The error that execute returns is that of all calls; after nil, each call has its own.
+// execute makes calls in one round trip: by one script if it may have all their keys. If the server
+// refuses that, each call gets ErrRetryAlone. Calls in the background may be more than one script
+// may make; they take several scripts. The error that execute returns is that of all calls; after
+// nil, each call has its own.
 func (s *Store) execute(ctx context.Context, n *node, calls []*Call) error {
 	switch {
 	case len(calls) == 1: // below
@@ -152,9 +153,9 @@ func plainLast(calls []*Call) []*Call {
 // A pipeliner is a client that sends several commands at once.
 type pipeliner interface{ Pipeline() redis.Pipeliner }
 
-// pipelined sends the commands that queue adds, over the connections that single commands use, too: it watches no
-// keys. go-redis 9.23 has another pool for pipelines, and the first connection of that pool to a distant
-// server would take longer than a batch may.
+// pipelined sends the commands that queue adds, over the connections that single commands use, too:
+// it watches no keys. go-redis 9.23 has another pool for pipelines, and the first connection of
+// that pool to a distant server would take longer than a batch may.
 func pipelined(ctx context.Context, client pipeliner, queue func(redis.Pipeliner)) error {
 	if c, ok := client.(*redis.Client); ok {
 		return c.Watch(ctx, func(tx *redis.Tx) error { return pipelined(ctx, tx, queue) })
@@ -211,8 +212,9 @@ func (s *Store) sendPipelined(ctx context.Context, n *node, size int, calls []*C
 // A partError is the error of all calls in one of several scripts of a round trip.
 type partError struct{ error }
 
-// replied reads the reply to calls, or the error that came instead. If the server refused calls that shared a
-// script, each of them gets ErrRetryAlone, and replied returns nil. A lone call is not refused so.
+// replied reads the reply to calls, or the error that came instead. If the server refused calls
+// that shared a script, each of them gets ErrRetryAlone, and replied returns nil. A lone call is
+// not refused so.
 func (s *Store) replied(n *node, calls []*Call, reply []int64, err error, lone bool) error {
 	switch {
 	case err == nil:
@@ -245,6 +247,6 @@ func setRetryAlone(calls []*Call) {
 	}
 }
 
-// refused reports whether the server has refused a script before it ran, because of one of its keys. If a command
-// in a running script is refused, the error has another code.
+// refused reports whether the server has refused a script before it ran, because of one of its
+// keys. If a command in a running script is refused, the error has another code.
 func refused(err error) bool { return diagnose.HasCode(err, "CROSSSLOT", "NOPERM", "TRYAGAIN") }

@@ -12,8 +12,8 @@ import (
 	"github.com/redislimit/redislimit/internal/diagnose"
 )
 
-// A Call is one call about one key: what it asks for, and where the reply is written. It may outlive its
-// caller, which may leave before the reply comes.
+// A Call is one call about one key: what it asks for, and where the reply is written. It may
+// outlive its caller, which may leave before the reply comes.
 type Call struct {
 	Limits *Limits
 	Key    string
@@ -21,8 +21,8 @@ type Call struct {
 	// renews overwrites it.
 	algorithm.HoldCall
 
-	// Answers has one answer for each limit after a call that decides. After a ban that began before the
-	// call they are meaningless.
+	// Answers has one answer for each limit after a call that decides. After a ban that began
+	// before the call they are meaningless.
 	Answers []algorithm.Answer
 
 	next *Call // the call for the next limiter, in a Store of Together; or nil
@@ -45,8 +45,8 @@ func NewCall(l *Limits, k string, c algorithm.HoldCall) *Call {
 	return d
 }
 
-// Ban returns the ban of the key. It is stored in inline: a field of its own would make each Call larger by
-// 16 bytes.
+// Ban returns the ban of the key. It is stored in inline: a field of its own would make each Call
+// larger by 16 bytes.
 func (d *Call) Ban() algorithm.Ban {
 	if d.Limits.bans == nil {
 		return algorithm.Ban{}
@@ -57,10 +57,10 @@ func (d *Call) Ban() algorithm.Ban {
 // Decide evaluates each limit for the units of the call. If all admit them, it charges or holds
 // them as the operation says. While the server is down the error is [health.ErrDown].
 //
-// Decide returns after the timeout at the latest. If the server cannot run the script, it may take up to one
-// timeout more to ask the server for its version. If ctx has an earlier deadline, Decide returns the error
-// of ctx then, and what the call holds is freed when the reply comes. Decide may send a call although ctx
-// has ended: a caller that does not want that must check.
+// Decide returns after the timeout at the latest. If the server cannot run the script, it may take
+// up to one timeout more to ask the server for its version. If ctx has an earlier deadline, Decide
+// returns the error of ctx then, and what the call holds is freed when the reply comes. Decide may
+// send a call although ctx has ended: a caller that does not want that must check.
 func (s *Store) Decide(ctx context.Context, d *Call) error {
 	if d.Handles != nil {
 		d.M = algorithm.NewHoldID() // by which slots can be freed even if the reply is lost
@@ -106,8 +106,8 @@ func (s *Store) Reset(ctx context.Context, l *Limits, k string) error {
 	return s.doWhenUp(ctx, NewCall(l, k, algorithm.HoldCall{Op: algorithm.OpReset}), s.deadlines.timer())
 }
 
-// Block bans k for the given number of microseconds. If atLeast is set, a ban that ends later stays as it
-// is. A duration of 0 ends the ban, and the next ban counts as the first.
+// Block bans k for the given number of microseconds. If atLeast is set, a ban that ends later stays
+// as it is. A duration of 0 ends the ban, and the next ban counts as the first.
 func (s *Store) Block(ctx context.Context, l *Limits, k string, lasts int64, atLeast bool) error {
 	c := algorithm.HoldCall{Op: algorithm.OpBlock, N: lasts}
 	if atLeast {
@@ -122,9 +122,9 @@ func (s *Store) hasLessTime(ctx context.Context) bool {
 	return (ok && time.Until(deadline) < s.Timeout) || ctx.Err() != nil
 }
 
-// doWhenUp sends d: at once if its server is up, or else as soon as the server is up. What the server did not
-// get, or did not execute out, is sent again, so d is carried out at most once. The caller waits until its
-// timer.
+// doWhenUp sends d: at once if its server is up, or else as soon as the server is up. What the
+// server did not get, or did not execute out, is sent again, so d is carried out at most once. The
+// caller waits until its timer.
 func (s *Store) doWhenUp(ctx context.Context, d *Call, until *sharedTimer) error {
 	n := s.servers.of(ctx, s, d.Key)
 	err := errNotUp
@@ -144,15 +144,15 @@ func (s *Store) doWhenUp(ctx context.Context, d *Call, until *sharedTimer) error
 	return nil
 }
 
-// A call that waits for a hash slot to move is sent again after minRetryPause, and then after pauses twice
-// as long each time, up to maxRetryPause.
+// A call that waits for a hash slot to move is sent again after minRetryPause, and then after
+// pauses twice as long each time, up to maxRetryPause.
 const (
 	minRetryPause = time.Millisecond
 	maxRetryPause = 20 * time.Millisecond
 )
 
-// beforeRetry returns nil when d, which ended with failed, is to be sent again. Otherwise it returns the
-// error for the caller.
+// beforeRetry returns nil when d, which ended with failed, is to be sent again. Otherwise it
+// returns the error for the caller.
 func (s *Store) beforeRetry(ctx context.Context, n *node, d *Call, failed error, pause time.Duration, until *sharedTimer) error {
 	switch {
 	case errors.Is(failed, batch.ErrRetryAlone):
@@ -176,15 +176,15 @@ func (s *Store) beforeRetry(ctx context.Context, n *node, d *Call, failed error,
 	return cmp.Or(ctx.Err(), failed)
 }
 
-// notDone reports whether err says that the server has received a call and not carried it out: because it
-// shared a script with others, or because a hash slot that is moving has only some of its keys. The call is
-// then to be sent again, alone.
+// notDone reports whether err says that the server has received a call and not carried it out:
+// because it shared a script with others, or because a hash slot that is moving has only some of
+// its keys. The call is then to be sent again, alone.
 func notDone(err error) bool {
 	return errors.Is(err, batch.ErrRetryAlone) || diagnose.HasCode(err, "TRYAGAIN")
 }
 
-// attempt sends d once: in a batch if enough calls are in flight, and by itself otherwise, or if unbatched
-// is set. The caller waits until its timer.
+// attempt sends d once: in a batch if enough calls are in flight, and by itself otherwise, or if
+// unbatched is set. The caller waits until its timer.
 func (s *Store) attempt(ctx context.Context, n *node, d *Call, until *sharedTimer, unbatched bool) error {
 	b := s.batcher(n)
 	if b == nil || unbatched {
@@ -208,8 +208,9 @@ func (s *Store) attempt(ctx context.Context, n *node, d *Call, until *sharedTime
 	return d.err
 }
 
-// tooLate returns the error of a decision whose time has ended while it waited for its batch. It says what
-// took most of the time: this process, if the server has answered other batches meanwhile, or the server.
+// tooLate returns the error of a decision whose time has ended while it waited for its batch. It
+// says what took most of the time: this process, if the server has answered other batches
+// meanwhile, or the server.
 func (s *Store) tooLate(a batch.Abandoned, since time.Time) error {
 	answers := a.LastReply.Sub(since) > s.Timeout/4
 	switch unsent := a.Started.IsZero(); {
@@ -237,5 +238,6 @@ func (d *Call) Admitted() bool {
 	return !slices.ContainsFunc(d.Answers, func(a algorithm.Answer) bool { return !a.Admits })
 }
 
-// plain reports whether d is a decision that holds nothing. Scripts decide it faster than any other call.
+// plain reports whether d is a decision that holds nothing. Scripts decide it faster than any other
+// call.
 func (d *Call) plain() bool { return d.Op <= algorithm.OpCharge && !d.Limits.hasSlots }

@@ -19,8 +19,8 @@ import (
 // checkTime is how long a check may take at least. A connection to a distant server may need as long.
 const checkTime = 5 * time.Second
 
-// Check makes the server decide once, on keys that nothing else uses. It returns why the server cannot decide, or
-// what an operator should change although it can.
+// Check makes the server decide once, on keys that nothing else uses. It returns why the server
+// cannot decide, or what an operator should change although it can.
 func (s *Store) Check(ctx context.Context) (advice []string, cannot error) {
 	began := time.Now()
 	err := batch.Catch(func() error {
@@ -45,9 +45,9 @@ func (s *Store) Check(ctx context.Context) (advice []string, cannot error) {
 	return nil, s.explain(ctx, err)
 }
 
-// tryCommands is a script that returns which of the commands in ARGV the user may not run. It tries each command
-// with arguments that change nothing, and with fewer until Redis accepts their number: Redis checks the number
-// before it checks the rights and runs the command.
+// tryCommands is a script that returns which of the commands in ARGV the user may not run. It tries
+// each command with arguments that change nothing, and with fewer until Redis accepts their number:
+// Redis checks the number before it checks the rights and runs the command.
 //
 //nolint:dupword // Lua has many ends
 const tryCommands = `
@@ -67,8 +67,8 @@ for _, name in ipairs(ARGV) do
 end
 return missing`
 
-// missingRights says which commands of the scripts the Redis user may not run. It returns "" if there are none, or
-// if it cannot find out.
+// missingRights says which commands of the scripts the Redis user may not run. It returns "" if
+// there are none, or if it cannot find out.
 func (s *Store) missingRights(ctx context.Context) string {
 	commands := regexp.MustCompile(`redis\.p?call\('([A-Z]+)'`)
 	args := []any{"eval", tryCommands, 1, s.head + "~check}:~check"}
@@ -85,7 +85,8 @@ func (s *Store) missingRights(ctx context.Context) string {
 	return "the Redis user may not run " + strings.ToLower(strings.Join(cmd.Val(), ", "))
 }
 
-// advice returns what is wrong with a server that decides. It leaves out what the Redis user may not ask for.
+// advice returns what is wrong with a server that decides. It leaves out what the Redis user may
+// not ask for.
 func (s *Store) advice(ctx context.Context) (all []string) {
 	options := s.servers.options
 	all = append(all, s.adviceOnOptions()...)
@@ -149,8 +150,8 @@ func adviceOf(ctx context.Context, client *redis.Client, idle time.Duration) (al
 // tolerableSkew is how far apart the clocks of Redis and of this process may be.
 const tolerableSkew = 2 * time.Second
 
-// adviceOnClock compares the server's clock with the clock of this process, from which the Date headers of its
-// HTTP responses come.
+// adviceOnClock compares the server's clock with the clock of this process, from which the Date
+// headers of its HTTP responses come.
 func adviceOnClock(ctx context.Context, client *redis.Client) string {
 	began := time.Now()
 	theirs, err := client.Time(ctx).Result()

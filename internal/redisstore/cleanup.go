@@ -31,7 +31,8 @@ type cleanups struct {
 	sending int  // goroutines that Close waits for: that one, those of End and those of Later
 }
 
-// A cleanup is a call that frees what another call holds. It is useless after until: what is held has expired then.
+// A cleanup is a call that frees what another call holds. It is useless after until: what is held
+// has expired then.
 type cleanup struct {
 	limits *Limits
 	key    string
@@ -39,9 +40,9 @@ type cleanup struct {
 	until  time.Time
 }
 
-// freeUnclaimed frees what is held for d if nobody takes its reply: the caller has left or got an error. What a plain
-// decision has charged stays charged. If the reply is lost, only slots are freed, by the id that their caller
-// chose; units are left to expire.
+// freeUnclaimed frees what is held for d if nobody takes its reply: the caller has left or got an
+// error. What a plain decision has charged stays charged. If the reply is lost, only slots are
+// freed, by the id that their caller chose; units are left to expire.
 func (s *Store) freeUnclaimed(d *Call, err error) {
 	call, holds := d.undo(err)
 	if !holds {
@@ -54,13 +55,14 @@ func (s *Store) freeUnclaimed(d *Call, err error) {
 	s.freeLater(d, call, time.Duration(longest)*time.Microsecond)
 }
 
-// freeLater makes a call about the key of d in the background, once, unless it cannot be sent within the given time.
+// freeLater makes a call about the key of d in the background, once, unless it cannot be sent
+// within the given time.
 func (s *Store) freeLater(d *Call, call algorithm.HoldCall, within time.Duration) {
 	s.cleanups.add(s, cleanup{d.Limits, d.Key, call, time.Now().Add(within)})
 }
 
-// callerLeft frees what is held for d, whose caller left before the round trip ended with err. After an error,
-// finish or failEach has freed it before.
+// callerLeft frees what is held for d, whose caller left before the round trip ended with err.
+// After an error, finish or failEach has freed it before.
 func (s *Store) callerLeft(d *Call, err error) {
 	if err == nil && d.err == nil {
 		s.freeUnclaimed(d, nil)
@@ -125,8 +127,8 @@ func (cs *cleanups) add(s *Store, c cleanup) {
 	}
 }
 
-// note adds a cleanup to those that wait. It reports whether the caller has to start free, because no goroutine does
-// that yet.
+// note adds a cleanup to those that wait. It reports whether the caller has to start free, because
+// no goroutine does that yet.
 func (cs *cleanups) note(c cleanup) bool {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
@@ -142,7 +144,8 @@ func (cs *cleanups) note(c cleanup) bool {
 	return true
 }
 
-// begin counts a goroutine that Close is to wait for, until end. It reports false if there are too many.
+// begin counts a goroutine that Close is to wait for, until end. It reports false if there are too
+// many.
 func (cs *cleanups) begin() bool {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
@@ -153,8 +156,9 @@ func (cs *cleanups) begin() bool {
 	return true
 }
 
-// Later runs f, which makes a call to Redis, in a goroutine that Close waits for, and then calls ended with the error
-// of f. It runs nothing and reports false if there are too many such goroutines, or if s is driven.
+// Later runs f, which makes a call to Redis, in a goroutine that Close waits for, and then calls
+// ended with the error of f. It runs nothing and reports false if there are too many such
+// goroutines, or if s is driven.
 func (s *Store) Later(f func() error, ended func(error)) bool {
 	if s.driven || !s.cleanups.begin() {
 		return false
@@ -172,8 +176,8 @@ func (cs *cleanups) end() {
 	cs.sending--
 }
 
-// free sends all cleanups that wait, and returns when none is left. Cleanups for a server that is down wait until the
-// server answers again, or until s is closed.
+// free sends all cleanups that wait, and returns when none is left. Cleanups for a server that is
+// down wait until the server answers again, or until s is closed.
 func (cs *cleanups) free(s *Store) {
 	for {
 		cs.mu.Lock()

@@ -9,9 +9,9 @@ import (
 	"github.com/redislimit/redislimit/internal/batch"
 )
 
-// A deadlineContext has the values of a caller's context, and ends with a timer that many calls share, so that a
-// timeout costs a call next to nothing. It does not end with the caller's context, because a call may outlive
-// its caller.
+// A deadlineContext has the values of a caller's context, and ends with a timer that many calls
+// share, so that a timeout costs a call next to nothing. It does not end with the caller's context,
+// because a call may outlive its caller.
 type deadlineContext struct {
 	context.Context //nolint:containedctx // deadlineContext is a context itself
 
@@ -81,8 +81,8 @@ func (s *Store) bounded(ctx context.Context, d time.Duration, f func(context.Con
 	return s.boundedByCtx(bounded, f)
 }
 
-// boundedByCtx runs f, which makes a call to Redis, and waits for it until ctx ends. If the client does not end
-// calls with their contexts, f continues in a goroutine.
+// boundedByCtx runs f, which makes a call to Redis, and waits for it until ctx ends. If the client
+// does not end calls with their contexts, f continues in a goroutine.
 func (s *Store) boundedByCtx(ctx context.Context, f func(context.Context) error) error {
 	if s.servers.ctxDeadlines {
 		return f(ctx)

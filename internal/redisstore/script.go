@@ -11,8 +11,8 @@ type Client interface {
 	Process(ctx context.Context, cmd redis.Cmder) error
 }
 
-// A script is a Lua script. It is sent as its digest, by which Redis knows scripts that it has run before, or as a
-// whole. The fields are of type any because they become arguments of a command.
+// A script is a Lua script. It is sent as its digest, by which Redis knows scripts that it has run
+// before, or as a whole. The fields are of type any because they become arguments of a command.
 type script struct {
 	verb, body any // "evalsha" and the digest, or "eval" and the source
 	source     any
@@ -40,9 +40,10 @@ func (s script) command(ctx context.Context, args []any, keys int) onceCmd {
 	return s.newCommand(ctx, args)
 }
 
-// newCommand returns the command of these arguments. With undeclared keys it goes to the server that has the first
-// of the keys, and is never redirected, unlike a command with declared keys. After a redirect, a server
-// would also decide on keys of a slot that is moving to it and that have not arrived yet.
+// newCommand returns the command of these arguments. With undeclared keys it goes to the server
+// that has the first of the keys, and is never redirected, unlike a command with declared keys.
+// After a redirect, a server would also decide on keys of a slot that is moving to it and that have
+// not arrived yet.
 func (s script) newCommand(ctx context.Context, args []any) onceCmd {
 	cmd := onceCmd{redis.NewIntSliceCmd(ctx, args...)}
 	if s.undeclared {
@@ -51,7 +52,8 @@ func (s script) newCommand(ctx context.Context, args []any) onceCmd {
 	return cmd
 }
 
-// eval runs the script and returns its reply. loaded, if it is not nil, is called if Redis does not have the script.
+// eval runs the script and returns its reply. loaded, if it is not nil, is called if Redis does not
+// have the script.
 func (s script) eval(ctx context.Context, client Client, args []any, keys int, loaded func(context.Context)) ([]int64, error) {
 	cmd := s.command(ctx, args, keys)
 	sendErr := client.Process(ctx, cmd)
@@ -59,8 +61,9 @@ func (s script) eval(ctx context.Context, client Client, args []any, keys int, l
 	return reply, unsent(err) // not so for a pipeline, which may have sent some of its commands: see sendPipelined
 }
 
-// reply returns the reply to cmd, which was sent and returned err. It sends the whole script with EVAL only if Redis
-// has replied that it does not have the script, so that no decision is made twice.
+// reply returns the reply to cmd, which was sent and returned err. It sends the whole script with
+// EVAL only if Redis has replied that it does not have the script, so that no decision is made
+// twice.
 func (s script) reply(ctx context.Context, client Client, cmd onceCmd, err error, loaded func(context.Context)) ([]int64, error) {
 	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
 		if loaded != nil {
@@ -74,8 +77,8 @@ func (s script) reply(ctx context.Context, client Client, cmd onceCmd, err error
 	return cmd.Val(), err
 }
 
-// A onceCmd is a command that is sent once. go-redis repeats other commands when their reply is lost, and each
-// repetition would charge again.
+// A onceCmd is a command that is sent once. go-redis repeats other commands when their reply is
+// lost, and each repetition would charge again.
 type onceCmd struct{ *redis.IntSliceCmd }
 
 // NoRetry tells go-redis not to send the command again.

@@ -18,14 +18,15 @@ type roundTrip struct {
 	end   *sharedTimer // ends when the server should have answered
 }
 
-// send sends calls to a server in one round trip and records how that ended. It returns the error of the
-// round trip; after nil, each call has its own error. Decisions and all other calls that change a user's
-// key are sent by this method. Probes and checks are not: they use Store.bounded.
+// send sends calls to a server in one round trip and records how that ended. It returns the error
+// of the round trip; after nil, each call has its own error. Decisions and all other calls that
+// change a user's key are sent by this method. Probes and checks are not: they use Store.bounded.
 //
-// The server has the timeout, from now on, to answer. The caller waits until callerEnd, which is earlier if
-// the caller has waited in this process before. A nil callerEnd is the end of the round trip: so it is for
-// batches and for calls in the background. A caller that has to leave early, because of callerEnd or of
-// the deadline of ctx, leaves the call to a goroutine, which records whether the server answers in time.
+// The server has the timeout, from now on, to answer. The caller waits until callerEnd, which is
+// earlier if the caller has waited in this process before. A nil callerEnd means that the caller
+// waits for the whole round trip, as batches and calls in the background do. A caller that has to
+// leave early, because of callerEnd or the deadline of ctx, leaves the round trip to a goroutine,
+// which records whether the server answers in time.
 //
 //	client        new connections  caller         sent by             caller waits for
 //	ends calls    in time          stays          its own goroutine   the reply or the end of the round trip
@@ -34,11 +35,12 @@ type roundTrip struct {
 //	does not      any              any            another goroutine   the same
 //
 // "Ends calls" means that the client gives up when the context that it gets has ended: see
-// endsWithContext. "May be late" is [health.Monitor.SlowToConnect]: the client then gets more time than the
-// timeout, so that the connection is made for the next caller.
+// endsWithContext. "May be late" is [health.Monitor.SlowToConnect]: the client then gets more time
+// than the timeout, so that the connection is made for the next caller.
 //
-// The first row is the usual one: in another goroutine a lone call took 39 % longer. Its caller waits for
-// the reply even if ctx is canceled meanwhile; if the call then fails, package core returns the error of ctx.
+// The first row is the usual one: in another goroutine a lone call took 39 % longer. Its caller
+// waits for the reply even if ctx is canceled meanwhile; if the call then fails, package core
+// returns the error of ctx.
 func (s *Store) send(ctx context.Context, n *node, calls []*Call, place batch.Place[*Call], callerEnd *sharedTimer) error {
 	now := time.Now()
 	trip := roundTrip{n, calls, place, now, s.deadlines.at(now)}
@@ -51,11 +53,12 @@ func (s *Store) send(ctx context.Context, n *node, calls []*Call, place batch.Pl
 	})
 }
 
-// sendBeside sends a round trip in a goroutine of its own, and waits for it as long as the caller does.
+// sendBeside sends a round trip in a goroutine of its own, and waits for it as long as the caller
+// does.
 //
-// Until trip.end somebody waits for the reply: the caller, or a goroutine once the caller has left. After
-// that the goroutine that sends is abandoned. It holds a connection of the client's pool until the
-// client gives up, so there are no more such goroutines than the pool has connections.
+// Until trip.end somebody waits for the reply: the caller, or a goroutine once the caller has left.
+// After that the goroutine that sends is abandoned. It holds a connection of the client's pool
+// until the client gives up, so there are no more such goroutines than the pool has connections.
 //
 // What the calls hold is freed if no caller gets it:
 //
@@ -63,8 +66,8 @@ func (s *Store) send(ctx context.Context, n *node, calls []*Call, place batch.Pl
 //	it succeeds after its caller has left    abandoned frees it
 //	it succeeds after trip.end               endedLate frees it
 //
-// In the last case finish has freed slots before. That is harmless: it frees them by the id of their hold,
-// which no other hold has, and does not know of anything else that is held.
+// In the last case finish has freed slots before. That is harmless: it frees them by the id of
+// their hold, which no other hold has, and does not know of anything else that is held.
 func (s *Store) sendBeside(ctx context.Context, trip roundTrip, callerEnd *sharedTimer) error {
 	connectEnd := trip.end
 	if trip.node.health.SlowToConnect() {
@@ -120,7 +123,7 @@ func (s *Store) finish(ctx context.Context, trip roundTrip, wait func() error) e
 		if s.servers.cluster != nil {
 			s.servers.topologyKnown.Store(true) // go-redis needed it to find the server
 		}
-		// One call stands for all: it need not be known of each whether the server accepts its writes.
+		// The first call stands for all: one write is enough to show that the server accepts writes.
 		trip.node.health.Answered(trip.began, trip.calls[0].wrote())
 		if len(trip.calls) > 1 {
 			s.failEach(ctx, trip)
@@ -158,9 +161,9 @@ func (s *Store) failEach(ctx context.Context, trip roundTrip) {
 	}
 }
 
-// freeAllUnclaimed frees what the calls of a round trip hold that ended with err, and whose replies nobody takes.
-// The error of a call itself may be read only if err is nil: after an error an abandoned goroutine may still
-// write to the call.
+// freeAllUnclaimed frees what the calls of a round trip hold that ended with err, and whose replies
+// nobody takes. The error of a call itself may be read only if err is nil: after an error an
+// abandoned goroutine may still write to the call.
 func (s *Store) freeAllUnclaimed(calls []*Call, err error) {
 	for _, d := range calls {
 		if err == nil {

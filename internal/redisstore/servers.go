@@ -18,8 +18,8 @@ import (
 	"github.com/redislimit/redislimit/internal/hook"
 )
 
-// Servers is what this process knows of the servers behind one client. All limiters over the client share it,
-// so that only one of them has to find out that a server is down.
+// Servers is what this process knows of the servers behind one client. All limiters over the client
+// share it, so that only one of them has to find out that a server is down.
 type Servers struct {
 	client       Client
 	cluster      *redis.ClusterClient // or nil
@@ -44,9 +44,9 @@ type Servers struct {
 	movingSince, movingLast time.Time
 }
 
-// A node is what this process knows of one server: its health, and whether one script may have the keys of
-// several decisions. The server is a single one, a node of a Cluster or a shard of a Ring. One more node,
-// Servers.whole, stands for all servers of a client that are not told apart.
+// A node is what this process knows of one server: its health, and whether one script may have the
+// keys of several decisions. The server is a single one, a node of a Cluster or a shard of a Ring.
+// One more node, Servers.whole, stands for all servers of a client that are not told apart.
 type node struct {
 	addr    string
 	client  weak.Pointer[redis.Client] // of this server; nil for a Cluster or Ring as a whole, and other clients
@@ -61,11 +61,11 @@ type node struct {
 }
 
 const (
-	// assumedPoolSize is the size of the connection pool that is assumed for a client that does not reveal
-	// it: a Cluster or Ring as a whole, or a client that is not go-redis's own.
+	// assumedPoolSize is the size of the connection pool that is assumed for a client that does not
+	// reveal it: a Cluster or Ring as a whole, or a client that is not go-redis's own.
 	assumedPoolSize = 10
-	// defaultProbeKey is the user's key of a probe while no key of the server is known. As it begins with
-	// "~", package key stores its digest, which no other user's key has.
+	// defaultProbeKey is the user's key of a probe while no key of the server is known. As it
+	// begins with "~", package key stores its digest, which no other user's key has.
 	defaultProbeKey = "~probe"
 )
 
@@ -115,15 +115,16 @@ var shared = struct {
 	byClient map[sharedKey]weak.Pointer[Servers]
 }{byClient: make(map[sharedKey]weak.Pointer[Servers])}
 
-// A sharedKey identifies the limiters that share a Servers. Limiters with different Timeouts do not share:
-// a slow server may be down for one and up for the other.
+// A sharedKey identifies the limiters that share a Servers. Limiters with different Timeouts do not
+// share: a slow server may be down for one and up for the other.
 type sharedKey struct {
 	client  any // a weak pointer
 	timeout time.Duration
 }
 
-// serversOf returns the Servers of client, which all limiters over the client share. For a client that is not
-// go-redis's own, nothing is known that tells it from another: each NewStore gets a Servers of its own.
+// serversOf returns the Servers of client, which all limiters over the client share. For a client
+// that is not go-redis's own, nothing is known that tells it from another: each NewStore gets a
+// Servers of its own.
 func serversOf(client Client, timeout time.Duration) *Servers {
 	key := sharedKey{timeout: timeout}
 	switch c := client.(type) {
@@ -207,8 +208,8 @@ func (s *Servers) openStores() []*Store {
 	return open
 }
 
-// anOpenStore returns a Store with which a server can be probed, or nil. Any Store will do: which server
-// has the Redis keys of a user's key does not depend on the Store.
+// anOpenStore returns a Store with which a server can be probed, or nil. Any Store will do: which
+// server has the Redis keys of a user's key does not depend on the Store.
 func (s *Servers) anOpenStore() *Store {
 	if open := s.openStores(); len(open) > 0 {
 		return open[0]
@@ -235,8 +236,8 @@ func (s *Servers) of(ctx context.Context, st *Store, k string) *node {
 	return s.addNode(addr, client)
 }
 
-// probeClient returns the client with which to probe n. It reports moved if another server has the keys of k
-// now. It may have to ask a Cluster, so it is for the background only.
+// probeClient returns the client with which to probe n. It reports moved if another server has the
+// keys of k now. It may have to ask a Cluster, so it is for the background only.
 func (s *Servers) probeClient(ctx context.Context, n *node, st *Store, k string) (client Client, moved bool) {
 	var owner *redis.Client
 	var err error
@@ -261,9 +262,10 @@ func (s *Servers) probeClient(ctx context.Context, n *node, st *Store, k string)
 	}
 }
 
-// reloadTopology makes go-redis read a Cluster's topology again while a node is down, which go-redis itself
-// would do once a minute. It does not use ReloadState, which reads only once at a time: a node that hangs
-// would block it until go-redis's ReadTimeout, while each ForEachMaster reads by itself.
+// reloadTopology makes go-redis read a Cluster's topology again while a node is down, which
+// go-redis itself would do once a minute. It does not use ReloadState, which reads only once at a
+// time: a node that hangs would block it until go-redis's ReadTimeout, while each ForEachMaster
+// reads by itself.
 func (s *Servers) reloadTopology(ctx context.Context) {
 	now := int64(time.Since(s.created))
 	last := s.reloadedAt.Load()
@@ -277,8 +279,8 @@ func (s *Servers) reloadTopology(ctx context.Context) {
 	}
 }
 
-// addNode returns the node of a server, and makes it if it is not known. It is forgotten once go-redis has
-// forgotten the server's client.
+// addNode returns the node of a server, and makes it if it is not known. It is forgotten once
+// go-redis has forgotten the server's client.
 func (s *Servers) addNode(addr string, client *redis.Client) *node {
 	s.mu.Lock()
 	defer s.mu.Unlock()

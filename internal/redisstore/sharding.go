@@ -17,18 +17,20 @@ import (
 	"github.com/redislimit/redislimit/internal/diagnose"
 )
 
-// A sharding is what is known of one server: whether one script may have the keys of several decisions.
+// A sharding is what is known of one server: whether one script may have the keys of several
+// decisions.
 //
-// What looks like one server may be a proxy in front of several. Some proxies (twemproxy, Envoy in ring-hash
-// mode) route a script by its first key and do not look at the others. The other keys of a batch would then be
-// counted on the wrong server, without any error. So before the first script with the keys of several
-// decisions, checkSharding finds out whether the server sees all keys.
+// What looks like one server may be a proxy in front of several. Some proxies (twemproxy, Envoy in
+// ring-hash mode) route a script by its first key and do not look at the others. The other keys of
+// a batch would then be counted on the wrong server, without any error. So before the first script
+// with the keys of several decisions, checkSharding finds out whether the server sees all keys.
 //
-// A server of a Cluster refuses a script whose keys have several hash slots. It runs a script that does not declare
-// its keys and gets them as arguments: Redis 6.0 to 8.0 and Valkey 8.1 do so if the script has no line with
-// flags. They check each command of the script as if it were sent alone, so that a decision on a key that has
-// moved fails by itself and charges nothing. Other servers may refuse such a script, or run it on one of
-// several parts. They get a pipeline of scripts.
+// A server of a Cluster refuses a script whose keys have several hash slots. It runs a script that
+// does not declare its keys and gets them as arguments: Redis 6.0 to 8.0 and Valkey 8.1 do so if
+// the script has no line with flags. They check each command of the script as if it were sent
+// alone, so that a decision on a key that has moved fails by itself and charges nothing. Other
+// servers may refuse such a script, or run it on one of several parts. They get a pipeline of
+// scripts.
 type sharding struct {
 	state atomic.Int32
 	mu    sync.Mutex
@@ -61,7 +63,8 @@ const (
 	shardingPause = time.Second
 )
 
-// needsSeparateScripts reports whether it is known that no script may have the keys of several decisions.
+// needsSeparateScripts reports whether it is known that no script may have the keys of several
+// decisions.
 func (n *node) needsSeparateScripts() bool { return n.sharding.state.Load() == separateScripts }
 
 func (n *node) setSeparateScripts() { n.sharding.state.Store(separateScripts) }
@@ -69,9 +72,10 @@ func (n *node) setSeparateScripts() { n.sharding.state.Store(separateScripts) }
 // allowsOneScript reports whether it is known that one script may have the keys of several decisions.
 func (n *node) allowsOneScript() bool { return n.sharding.state.Load() == oneScript }
 
-// awaitSharding reports whether one script may have the keys of several decisions. If that is not known yet, it
-// waits for the check. If the server replies to the check with an error, awaitSharding reports false. If the
-// server does not reply, awaitSharding returns the error of the check.
+// awaitSharding reports whether one script may have the keys of several decisions. If that is not
+// known yet, it waits for the check. If the server replies to the check with an error,
+// awaitSharding reports false. If the server does not reply, awaitSharding returns the error of the
+// check.
 func (n *node) awaitSharding(ctx context.Context, st *Store) (bool, error) {
 	check := n.checkSharding(ctx, st)
 	if check != nil {
@@ -88,9 +92,9 @@ func (n *node) awaitSharding(ctx context.Context, st *Store) (bool, error) {
 	return false, check.err
 }
 
-// checkSharding returns the check that is in flight, or nil. If the sharding is not known, and no attempt has just
-// failed, it starts a check. It is called as soon as a decision waits for a batch, so that the batch itself
-// need not wait for another round trip.
+// checkSharding returns the check that is in flight, or nil. If the sharding is not known, and no
+// attempt has just failed, it starts a check. It is called as soon as a decision waits for a batch,
+// so that the batch itself need not wait for another round trip.
 func (n *node) checkSharding(ctx context.Context, st *Store) *shardingCheck {
 	if n.sharding.state.Load() != shardingUnknown {
 		return nil
@@ -145,9 +149,9 @@ for _, key in ipairs(ARGV) do
 end
 return seen`
 
-// detectSharding writes keys of several hash slots of the server, each by a command of its own, finds out whether
-// one script sees all of them, and deletes them. This takes one round trip, and no command that a decision
-// does not need.
+// detectSharding writes keys of several hash slots of the server, each by a command of its own,
+// finds out whether one script sees all of them, and deletes them. This takes one round trip, and
+// no command that a decision does not need.
 func (n *node) detectSharding(ctx context.Context, client pipeliner, head string) (int32, error) {
 	keys := n.shardingCheckKeys(ctx, head)
 	if len(keys) < 2 {
@@ -191,16 +195,16 @@ func allChanged(gets []*redis.StringCmd) bool {
 	return !slices.ContainsFunc(gets, func(get *redis.StringCmd) bool { return get.Val() != "2" })
 }
 
-// refusesUndeclared reports whether err comes from a server that does not run scripts with undeclared keys of several
-// slots, and not only from one key that has just moved.
+// refusesUndeclared reports whether err comes from a server that does not run scripts with
+// undeclared keys of several slots, and not only from one key that has just moved.
 func refusesUndeclared(err error) bool {
 	var reply redis.Error
 	return errors.As(err, &reply) && strings.HasPrefix(reply.Error(), "ERR ") && !strings.Contains(reply.Error(), "non local key")
 }
 
-// shardingCheckKeys returns keys of the server that no decision has: the keys of decisions continue after the brace.
-// Each key has a random text of its own, because hashes that proxies use (fnv1a_64) are nearly the same for
-// texts that differ only in their last characters.
+// shardingCheckKeys returns keys of the server that no decision has: the keys of decisions continue
+// after the brace. Each key has a random text of its own, because hashes that proxies use
+// (fnv1a_64) are nearly the same for texts that differ only in their last characters.
 func (n *node) shardingCheckKeys(ctx context.Context, head string) []string {
 	keys := make([]string, 0, shardingKeys)
 	for range shardingTries {

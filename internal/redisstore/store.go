@@ -28,15 +28,15 @@ type Config struct {
 	Hooks           *Hooks           // or nil. The pointer identifies the limiter: Stores with the same one are notified once
 }
 
-// Hooks notify a limiter of what happens to its calls and servers. Any of them may be nil. The goroutine
-// that notices an event calls the hook. For ServerChanged this is the goroutine of package health that
-// watches the server.
+// Hooks notify a limiter of what happens to its calls and servers. Any of them may be nil. The
+// goroutine that notices an event calls the hook. For ServerChanged this is the goroutine of
+// package health that watches the server.
 type Hooks struct {
 	// ScriptLoaded is called when Redis does not have a script, before it is sent as a whole.
 	ScriptLoaded func(ctx context.Context)
-	// CallFailed is called once for each call that failed, and once for a batch that failed as a whole. Errors
-	// of hash slots that are being moved count only after slotsStuckAfter. notServer says that the error is no
-	// sign that the server is down.
+	// CallFailed is called once for each call that failed, and once for a batch that failed as a
+	// whole. Errors of hash slots that are being moved count only after slotsStuckAfter. notServer
+	// says that the error is no sign that the server is down.
 	CallFailed func(ctx context.Context, err error, notServer bool)
 	// HookPanicked is called for each call that a hook of the client has ended by a panic.
 	HookPanicked func(ctx context.Context, err *batch.HookError)
@@ -44,8 +44,8 @@ type Hooks struct {
 	ServerChanged health.Listener
 }
 
-// A Store decides for the keys of one limiter. Each call is atomic for its key and goes by the clock of the
-// server. A Store is safe for concurrent use.
+// A Store decides for the keys of one limiter. Each call is atomic for its key and goes by the
+// clock of the server. A Store is safe for concurrent use.
 type Store struct {
 	Config
 
@@ -94,8 +94,8 @@ func NewStore(client Client, c Config) *Store {
 	return s
 }
 
-// Scripts returns the texts of the Store's scripts: for one call, for a batch, and for a batch of calls whose
-// limits have different numbers.
+// Scripts returns the texts of the Store's scripts: for one call, for a batch, and for a batch of
+// calls whose limits have different numbers.
 func (s *Store) Scripts() (call, batch, mixed string) {
 	return fmt.Sprint(s.script.source), fmt.Sprint(s.batchScript.source), fmt.Sprint(s.mixedScript.source)
 }
@@ -126,8 +126,8 @@ func (s *Store) init() {
 	}
 }
 
-// Others reports whether another limiter over the client uses the same Redis keys with other numbers, which is
-// a conflict, and how many Stores over the client are open.
+// Others reports whether another limiter over the client uses the same Redis keys with other
+// numbers, which is a conflict, and how many Stores over the client are open.
 func (s *Store) Others() (conflict bool, open int) {
 	return slices.ContainsFunc(s.servers.openStores(), func(other *Store) bool {
 		return other.head == s.head && other.Hooks != s.Hooks && other.Limits.differ(s.Limits)
@@ -139,8 +139,9 @@ func (s *Store) SharesKeys(other *Store) bool {
 	return s.head == other.head && s.servers == other.servers
 }
 
-// Close waits, at most for the timeout, until everything is freed that s holds for callers that have left. It
-// then ends what runs in the background, unless another limiter over the client needs it.
+// Close waits, at most for the timeout, until everything is freed that s holds for callers that
+// have left. It then ends what runs in the background, unless another limiter over the client needs
+// it.
 func (s *Store) Close() {
 	s.cleanups.wait(s.Timeout)
 	if s.subscription.Close() {
@@ -150,15 +151,15 @@ func (s *Store) Close() {
 
 func (s *Store) closed() bool { return s.subscription != nil && s.subscription.Closed() }
 
-// Drive is for a test that plays the network and wants calls in a fixed order. From then on the call that
-// leaves something to be freed frees it before it returns, Later runs nothing, and Background calls that
-// cannot share a script are made one after the other. Calls that outlive their callers, sharding checks and
-// probes still have goroutines of their own.
+// Drive is for a test that plays the network and wants calls in a fixed order. From then on the
+// call that leaves something to be freed frees it before it returns, Later runs nothing, and
+// Background calls that cannot share a script are made one after the other. Calls that outlive
+// their callers, sharding checks and probes still have goroutines of their own.
 func (s *Store) Drive() { s.driven = true }
 
-// probe charges one unit to keys that nothing else uses, in the hash slot of k, and returns nil if that works.
-// It needs everything that a decision needs, in one round trip. The windows of its limits are so short that
-// the keys expire soon.
+// probe charges one unit to keys that nothing else uses, in the hash slot of k, and returns nil if
+// that works. It needs everything that a decision needs, in one round trip. The windows of its
+// limits are so short that the keys expire soon.
 func (s *Store) probe(ctx context.Context, client Client, k string) error {
 	limits, unique := slices.Clone(s.Limits.limits), strconv.FormatUint(rand.Uint64(), 36)
 	for i, m := range limits {

@@ -12,13 +12,14 @@ import (
 	"github.com/redislimit/redislimit/internal/algorithm"
 )
 
-// maxStoresTogether bounds how many combinations a Store remembers. If there are more, it forgets all of them.
+// maxStoresTogether bounds how many combinations a Store remembers. If there are more, it forgets
+// all of them.
 const maxStoresTogether = 1000
 
 var storeNumber atomic.Uint64
 
-// ErrApart says that the keys have to be decided on one by one, mostly because they are on several servers, or
-// may be. Together lists the other reasons.
+// ErrApart says that the keys have to be decided on one by one, mostly because they are on several
+// servers, or may be. Together lists the other reasons.
 var ErrApart = errors.New("no script may have all these keys")
 
 // A Part is a call of one Store that is decided on together with calls of other Stores.
@@ -27,10 +28,11 @@ type Part struct {
 	*Call
 }
 
-// Together returns the Store that decides on all parts by one script: all of them are charged, or none. It returns
-// ErrApart if there is only one part, for limits with slots, for too many limits, if one key occurs twice,
-// and unless it is known that one script may have all the keys. If that is not known yet and the server is up,
-// Together asks the server within the timeout, and returns the error if the server does not answer.
+// Together returns the Store that decides on all parts by one script: all of them are charged, or
+// none. It returns ErrApart if there is only one part, for limits with slots, for too many limits,
+// if one key occurs twice, and unless it is known that one script may have all the keys. If that is
+// not known yet and the server is up, Together asks the server within the timeout, and returns the
+// error if the server does not answer.
 func Together(ctx context.Context, parts []Part) (*Store, error) {
 	if len(parts) < 2 {
 		return nil, ErrApart
@@ -50,10 +52,10 @@ func Together(ctx context.Context, parts []Part) (*Store, error) {
 	}
 	// All Redis keys of one user's key have one hash slot. A proxy may not know of hash slots, though.
 	if !oneKey || (first.servers.cluster == nil && first.servers.ring == nil) {
-		switch one, err := first.mayShareScript(ctx); {
+		switch oneScript, err := first.mayShareScript(ctx); {
 		case err != nil:
 			return nil, err
-		case !one:
+		case !oneScript:
 			return nil, ErrApart
 		}
 	}
@@ -63,16 +65,16 @@ func Together(ctx context.Context, parts []Part) (*Store, error) {
 // mayShareScript reports whether one script may have any keys of the client.
 func (s *Store) mayShareScript(ctx context.Context) (bool, error) {
 	n := s.servers.whole
-	if _, one := s.servers.client.(*redis.Client); !one || n.allowsOneScript() || !n.up() {
-		return one && n.allowsOneScript(), nil
+	if _, single := s.servers.client.(*redis.Client); !single || n.allowsOneScript() || !n.up() {
+		return single && n.allowsOneScript(), nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.Timeout)
 	defer cancel()
 	return n.awaitSharding(ctx, s)
 }
 
-// combine returns the Store for the Stores of parts, and makes it the first time. As in any Store, the numbers of
-// the limits may differ from call to call.
+// combine returns the Store for the Stores of parts, and makes it the first time. As in any Store,
+// the numbers of the limits may differ from call to call.
 func (s *Store) combine(parts []Part) *Store {
 	var inline [8 * algorithm.MaxLimits]byte
 	id := inline[:0]
@@ -95,8 +97,9 @@ func (s *Store) combine(parts []Part) *Store {
 	return next[string(id)]
 }
 
-// newTogether returns a Store that decides for the Stores of parts, on their server. It has no subscription: the
-// Stores of parts are notified of outages, and the server is probed with one of them.
+// newTogether returns a Store that decides for the Stores of parts, on their server. It has no
+// subscription: the Stores of parts are notified of outages, and the server is probed with one of
+// them.
 func newTogether(parts []Part) *Store {
 	first := parts[0].Store
 	s := &Store{Config: first.Config, servers: first.servers, head: first.head}

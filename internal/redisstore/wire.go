@@ -12,8 +12,8 @@ import (
 	"github.com/redislimit/redislimit/internal/key"
 )
 
-// Limits are the limits of a limiter, prepared as arguments of scripts. All Limits of one Store have the same
-// kinds of limits in the same order, with different numbers and names.
+// Limits are the limits of a limiter, prepared as arguments of scripts. All Limits of one Store
+// have the same kinds of limits in the same order, with different numbers and names.
 type Limits struct {
 	limits   []algorithm.Member
 	tails    []string // the end of each limit's Redis key, after the user's key: "}:token-1m"; then that of bans
@@ -25,8 +25,8 @@ type Limits struct {
 	hasSlots bool // a limit is InFlight, so no call is a plain decision
 }
 
-// constants are the constants of all limits, as text. They hold for calls that are sent at from or later, and
-// before until.
+// constants are the constants of all limits, as text. They hold for calls that are sent at from or
+// later, and before until.
 type constants struct {
 	all         []any
 	from, until int64
@@ -75,8 +75,8 @@ func (l *Limits) newConstants(now int64) *constants {
 	return c
 }
 
-// constants returns the constants for calls that are sent at now. It remembers them, so that not every decision
-// has to find out in which month it is.
+// constants returns the constants for calls that are sent at now. It remembers them, so that not
+// every decision has to find out in which month it is.
 func (l *Limits) constants(now int64) *constants {
 	c := l.latest.Load()
 	if now < c.from || now >= c.until {
@@ -86,8 +86,8 @@ func (l *Limits) constants(now int64) *constants {
 	return c
 }
 
-// now returns the time of this process in microseconds, or 0 if no constant depends on it. It is read once for
-// all calls that are sent together.
+// now returns the time of this process in microseconds, or 0 if no constant depends on it. It is
+// read once for all calls that are sent together.
 func (s *Store) now() int64 {
 	if !s.timed {
 		return 0
@@ -115,10 +115,10 @@ func (l *Limits) work(n int64) int64 {
 	return sum
 }
 
-// scriptOf returns the script that makes calls, its arguments, and how many of these are Redis keys. The plain
-// decisions are the last calls. If all calls have the same limits, and all plain decisions ask for the
-// same, the arguments of the first plain decision stand for all of them: the script uses its last
-// arguments again for the keys that are left.
+// scriptOf returns the script that makes calls, its arguments, and how many of these are Redis
+// keys. The plain decisions are the last calls. If all calls have the same limits, and all plain
+// decisions ask for the same, the arguments of the first plain decision stand for all of them: the
+// script uses its last arguments again for the keys that are left.
 func (s *Store) scriptOf(calls []*Call) (script script, args []any, keys int) {
 	last, now := calls[len(calls)-1], s.now()
 	perCall := len(s.limits) + otherWidth + otherWidthEach*len(s.limits) // keys and arguments
@@ -146,8 +146,8 @@ func (s *Store) scriptOf(calls []*Call) (script script, args []any, keys int) {
 	return script, args, keys
 }
 
-// otherWidth and otherWidthEach estimate how many arguments a call takes, and how many more for each limit.
-// They are those of a call that is no plain decision: see algorithm.HoldCall.Append.
+// otherWidth and otherWidthEach estimate how many arguments a call takes, and how many more for
+// each limit. They are those of a call that is no plain decision: see algorithm.HoldCall.Append.
 const (
 	otherWidth     = 3
 	otherWidthEach = 2
@@ -161,9 +161,9 @@ func (d *Call) appendConstants(args []any, now int64) []any {
 	return args
 }
 
-// appendCall appends the arguments of d. For a plain decision these are whether to charge, and the cost for each
-// limit. For each limiter with bans there is one more: whether a denial bans. In a mixed script the
-// constants of the call follow.
+// appendCall appends the arguments of d. For a plain decision these are whether to charge, and the
+// cost for each limit. For each limiter with bans there is one more: whether a denial bans. In a
+// mixed script the constants of the call follow.
 func (d *Call) appendCall(args []any, mixed bool, now int64) []any {
 	if !d.plain() {
 		args = d.Append(args, d.Limits.holds)
@@ -191,8 +191,9 @@ func flag(b bool) any {
 	return "0"
 }
 
-// appendKeys appends the Redis keys of d: first those of all limits, and then those of bans. The Redis keys of one
-// user's key differ only outside the braces, so a Cluster keeps them in one hash slot.
+// appendKeys appends the Redis keys of d: first those of all limits, and then those of bans. The
+// Redis keys of one user's key differ only outside the braces, so a Cluster keeps them in one hash
+// slot.
 func (s *Store) appendKeys(dst []any, d *Call) []any {
 	for i, o := 0, d; o != nil; i, o = i+1, o.next {
 		head, k := s.stores[i].head, key.Encode(o.Key)
@@ -211,8 +212,9 @@ func (s *Store) appendKeys(dst []any, d *Call) []any {
 // slotKey returns a text that has the same hash slot as k's Redis keys.
 func (s *Store) slotKey(k string) string { return s.head + key.Encode(k) + "}" }
 
-// decode reads the reply to d: the given number of integers for each limit, and those of bans. If the script
-// has done nothing for d, decode returns batch.ErrRetryAlone. No script replies so to a lone call.
+// decode reads the reply to d: the given number of integers for each limit, and those of bans. If
+// the script has done nothing for d, decode returns batch.ErrRetryAlone. No script replies so to a
+// lone call.
 func (d *Call) decode(numbers, banNumbers []int64, each int, lone bool) error {
 	if algorithm.Undone(numbers) && !lone {
 		return batch.ErrRetryAlone
@@ -232,8 +234,8 @@ func (d *Call) decode(numbers, banNumbers []int64, each int, lone bool) error {
 	return nil
 }
 
-// decodeBans sets the Ban of d, and of the calls that are made together with d. It reports whether a ban had
-// begun before the call.
+// decodeBans sets the Ban of d, and of the calls that are made together with d. It reports whether
+// a ban had begun before the call.
 func (d *Call) decodeBans(reply []int64) (before bool, err error) {
 	for o := d; o != nil; o = o.next {
 		if o.Limits.bans == nil {
