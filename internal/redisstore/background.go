@@ -10,54 +10,58 @@ import (
 	"github.com/redislimit/redislimit/internal/batch"
 )
 
-// A Background is a call that no caller waits for: a renewal, or the settlement of a lease. It is
-// sent once, in a round trip with many others where they may share one. One for a server that is
-// down is not sent.
+// A Background is a call that no caller waits for: a renewal, the settlement of a lease, or a
+// release for a caller that has left. It is sent once, in a round trip with many others if they may
+// share one. It is not sent while its server is down.
 type Background struct {
 	Limits *Limits
 	Key    string
-	// Begin is called when it is about to be sent. It reports false if it need not be.
+	// Begin is called when the call is about to be sent, and returns what it asks for. It reports
+	// false if the call need not be sent any more.
 	Begin func() (algorithm.HoldCall, bool)
-	// End, if it is not nil, is called after a Begin that reported true. Without an error it gets
-	// the new handles of what was renewed: a limit whose hold has ended keeps its handle, one whose
-	// slots are lost has the zero Handle. nil says that nothing was. After an error they are
-	// unknown.
+	// End, if it is not nil, is called after a Begin that reported true.
+	//
+	//	err is nil, handles are not   the new handles. A limit whose hold has ended keeps its handle; a limit
+	//	                              whose slots are lost has the zero Handle.
+	//	both are nil                  nothing was renewed, and the call may be tried again
+	//	err is not nil                it is unknown which handles are valid
 	End func(handles []algorithm.Handle, err error)
 }
 
-// RunAll makes all calls, and waits for the replies.
+// RunAll sends all calls, and waits for the replies.
 func (s *Store) RunAll(ctx context.Context, all []Background) {
-	byServer := make(map[*Server][]Background)
+	byServer := make(map[*node][]Background)
 	for _, c := range all {
-		sv := s.servers.of(ctx, s, c.Key)
-		byServer[sv] = append(byServer[sv], c)
+		n := s.servers.of(ctx, s, c.Key)
+		byServer[n] = append(byServer[n], c)
 	}
 	var servers sync.WaitGroup
-	for sv, calls := range byServer {
-		servers.Go(func() { s.runOn(ctx, sv, calls) })
+	for n, calls := range byServer {
+		servers.Go(func() { s.sendBackground(ctx, n, calls) })
 	}
 	servers.Wait()
 }
 
-// maxScripts is how many full scripts of calls in the background are in one round trip, at most.
+// maxScripts is the most full scripts of calls in the background in one round trip.
 const maxScripts = 16
 
-// runOn makes calls of one server: a few beside each other where each goes alone, and else batches.
-func (s *Store) runOn(ctx context.Context, sv *Server, calls []Background) {
-	if s.batcher(sv) != nil {
-		s.runBatches(ctx, sv, calls)
+// sendBackground sends calls to one server: in batches, or a few at the same time if each has to go
+// alone.
+func (s *Store) sendBackground(ctx context.Context, n *node, calls []Background) {
+	if s.batcher(n) != nil {
+		s.sendGrowingBatches(ctx, n, calls)
 		return
 	}
 	var inFlight sync.WaitGroup
 	places := make(chan struct{}, maxInFlight)
 	for i := range calls {
 		places <- struct{}{}
-		if !s.awaits(ctx, sv, calls[i:]) {
+		if !s.awaitUp(ctx, n, calls[i:]) {
 			break
 		}
 		inFlight.Go(func() {
 			defer func() { <-places }()
-			s.runChunk(ctx, sv, calls[i:i+1])
+			s.sendChunk(ctx, n, calls[i:i+1])
 		})
 		if s.driven {
 			inFlight.Wait()
@@ -66,17 +70,18 @@ func (s *Store) runOn(ctx context.Context, sv *Server, calls []Background) {
 	inFlight.Wait()
 }
 
-// runBatches makes calls in one batch after the other: where a server is far, more of them in
-// flight would need connections that take too long to make. Each is twice as large as the last, as
-// far as it takes no longer.
-func (s *Store) runBatches(ctx context.Context, sv *Server, calls []Background) {
+// sendGrowingBatches sends calls in one batch after the other. Several batches in flight to a
+// distant server would need new connections, which take too long to make. Instead, each batch is
+// twice as large as the last one, unless the larger ones take longer.
+func (s *Store) sendGrowingBatches(ctx context.Context, n *node, calls []Background) {
 	shortest := s.Timeout
-	for size := s.perScript; len(calls) > 0 && s.awaits(ctx, sv, calls); {
-		chunk, begun := calls[:min(size, len(calls))], time.Now()
-		s.runChunk(ctx, sv, chunk)
+	for size := s.perScript; len(calls) > 0 && s.awaitUp(ctx, n, calls); {
+		chunk, began := calls[:min(size, len(calls))], time.Now()
+		s.sendChunk(ctx, n, chunk)
 		calls = calls[len(chunk):]
-		took := time.Since(begun)
-		if shortest = min(shortest, took); took < shortest+s.Timeout/16 {
+		took := time.Since(began)
+		shortest = min(shortest, took)
+		if took < shortest+s.Timeout/16 {
 			size = min(2*size, s.perScript*maxScripts)
 		} else {
 			size = max(size/2, s.perScript)
@@ -84,48 +89,49 @@ func (s *Store) runBatches(ctx context.Context, sv *Server, calls []Background) 
 	}
 }
 
-// awaits waits until the server is up, for the timeout at most, and reports whether it is.
-func (s *Store) awaits(ctx context.Context, sv *Server, calls []Background) bool {
-	return sv.await(ctx, calls[0].Key, s.deadlines.timer().done)
+// awaitUp waits until the server is up, at most for the timeout, and reports whether it is.
+func (s *Store) awaitUp(ctx context.Context, n *node, calls []Background) bool {
+	return n.awaitUp(ctx, calls[0].Key, s.deadlines.timer().done)
 }
 
-// runChunk makes calls that go together.
-func (s *Store) runChunk(ctx context.Context, sv *Server, chunk []Background) {
-	var members []*Call
-	var begun []Background
+// sendChunk sends calls in one round trip, and calls their Begin and End.
+func (s *Store) sendChunk(ctx context.Context, n *node, chunk []Background) {
+	var calls []*Call
+	var sent []Background
 	for _, c := range chunk {
 		if call, ok := c.Begin(); ok {
-			members = append(members, NewCall(c.Limits, c.Key, call))
-			begun = append(begun, c)
+			calls = append(calls, NewCall(c.Limits, c.Key, call))
+			sent = append(sent, c)
 		}
 	}
-	for i, err := range s.runMembers(ctx, sv, members) {
-		switch end := begun[i].End; {
+	for i, err := range s.sendCalls(ctx, n, calls) {
+		switch end := sent[i].End; {
 		case end == nil:
 		case err != nil && !replyLost(err): // nothing was renewed, and may be the next time
 			end(nil, nil)
 		default:
-			end(members[i].Handles, err)
+			end(calls[i].Handles, err)
 		}
 	}
 }
 
-// runMembers makes the calls of members, and returns the error of each.
-func (s *Store) runMembers(ctx context.Context, sv *Server, members []*Call) []error {
-	errs := make([]error, len(members))
-	together := len(members) > 1
-	if together {
-		sv.checkSharding(ctx, s)
-		if err := s.send(ctx, sv, members, batch.Place[*Call]{}, nil); err != nil {
+// sendCalls sends calls in one round trip, and those that have to go alone once more. It returns
+// the error of each.
+func (s *Store) sendCalls(ctx context.Context, n *node, calls []*Call) []error {
+	errs := make([]error, len(calls))
+	batched := len(calls) > 1
+	if batched {
+		n.checkSharding(ctx, s)
+		if err := s.send(ctx, n, calls, batch.Place[*Call]{}, nil); err != nil {
 			for i := range errs {
-				errs[i] = err // the call was abandoned, and may still write to the members
+				errs[i] = err // d.err may not be read: the round trip was abandoned, and may still write to the calls
 			}
 			return errs
 		}
 	}
-	for i, d := range members {
-		if errs[i] = d.err; !together || errors.Is(d.err, batch.ErrRetryAlone) {
-			errs[i] = s.run(ctx, d, s.deadlines.timer())
+	for i, d := range calls {
+		if errs[i] = d.err; !batched || errors.Is(d.err, batch.ErrRetryAlone) {
+			errs[i] = s.doWhenUp(ctx, d, s.deadlines.timer())
 		}
 	}
 	return errs

@@ -14,13 +14,13 @@ import (
 	"github.com/redislimit/redislimit/internal/diagnose"
 )
 
-// maxWork is how many microseconds of Redis the decisions of one batch take together, about: Redis
-// does nothing else meanwhile.
+// maxWork bounds the estimated time that Redis spends on one batch, in microseconds. Redis does
+// nothing else meanwhile.
 const maxWork = 1200
 
-// otherWork is how many times as long a call takes that is no plain decision: 6 to 11 us for a
-// limit, beside others in one script.
-const otherWork = 3
+// nonPlainFactor is how many times as long a call takes if it is no plain decision: 6 to 11 us for
+// each limit, in a script with other calls.
+const nonPlainFactor = 3
 
 type batcher = batch.Batcher[*Call]
 
@@ -38,103 +38,109 @@ const (
 	maxInFlightOfNode = 2
 )
 
-// batcher returns the batcher of decisions for a server, or nil where each goes alone. Only of
-// go-redis's Client and ClusterClient it is known which keys may be in one script or pipeline.
-func (s *Store) batcher(sv *Server) *batcher {
+// batcher returns the batcher of decisions for a server, or nil if each decision is sent alone.
+// Batches are only for go-redis's Client and ClusterClient: for other clients it is not known which
+// keys may be in one script or pipeline.
+func (s *Store) batcher(n *node) *batcher {
 	if s.MaxBatch == 1 {
 		return nil
 	}
 	if s.servers.cluster == nil {
-		if sv.apart() {
+		if n.needsSeparateScripts() {
 			return nil
 		}
 		return s.single
 	}
-	if sv == s.servers.whole {
+	if n == s.servers.whole {
 		return nil // the Cluster's topology is not known yet
 	}
-	if b := (*s.byServer.Load())[sv]; b != nil {
+	if b := (*s.byServer.Load())[n]; b != nil {
 		return b
 	}
-	return s.addBatcher(sv)
+	return s.addBatcher(n)
 }
 
-func (s *Store) addBatcher(sv *Server) *batcher {
+func (s *Store) addBatcher(n *node) *batcher {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	old := *s.byServer.Load()
-	if b := old[sv]; b != nil {
+	if b := old[n]; b != nil {
 		return b
 	}
 	next := maps.Clone(old)
-	maps.DeleteFunc(next, func(sv *Server, _ *batcher) bool { return sv.gone.Load() })
-	b := s.newBatcher(sv)
-	next[sv] = b
+	maps.DeleteFunc(next, func(n *node, _ *batcher) bool { return n.gone.Load() })
+	b := s.newBatcher(n)
+	next[n] = b
 	s.byServer.Store(&next)
 	return b
 }
 
-func (s *Store) newBatcher(sv *Server) *batcher {
-	most := batch.Bound{InFlight: maxInFlight, Batches: maxBatches, Calls: s.MaxBatch, Weight: maxWork, SpreadFrom: s.Timeout / 4}
+func (s *Store) newBatcher(n *node) *batcher {
+	most := batch.Bound{
+		InFlight: maxInFlight, Batches: maxBatches, Calls: s.MaxBatch, Weight: maxWork,
+		SpreadFrom: s.Timeout / 4, // beyond that, waiting for one round trip before another takes most of a caller's time
+	}
 	if s.servers.cluster != nil {
 		most.InFlight = maxInFlightOfNode
 	}
-	return batch.New(most, s.work, func(ctx context.Context, members []*Call) error {
-		if !sv.up() { // each member waits by itself, as long as it may
+	return batch.New(most, s.work, func(ctx context.Context, calls []*Call) error {
+		if !n.up() { // each caller waits by itself: see doWhenUp
 			return errNotUp
 		}
-		return s.send(ctx, sv, members, batch.Place[*Call]{}, nil)
-	}, s.abandoned)
+		return s.send(ctx, n, calls, batch.Place[*Call]{}, nil)
+	}, s.callerLeft)
 }
 
-// work returns about how many microseconds of Redis a decision takes.
+// work estimates how many microseconds of Redis a call takes.
 func (s *Store) work(d *Call) int64 {
 	sum := int64(0)
 	for o := d; o != nil; o = o.next {
 		sum += o.Limits.work(o.N)
 	}
 	if !d.plain() {
-		sum *= otherWork
+		sum *= nonPlainFactor
 	}
 	return sum
 }
 
-// carry makes the calls of all members in one round trip: by one script where it may have the keys
-// of all. If the server refuses that as a whole, each of them is to be sent alone. More calls than
-// one script may make, which come from the background alone, take several. An error is that of all
-// members. If it is nil, each member's err is its own.
-func (s *Store) carry(ctx context.Context, sv *Server, members []*Call) error {
+// execute makes calls in one round trip: by one script if it may have all their keys. If the server
+// refuses that, each call gets ErrRetryAlone. Calls in the background may be more than one script
+// may make; they take several scripts. The error that execute returns is that of all calls; after
+// nil, each call has its own.
+func (s *Store) execute(ctx context.Context, n *node, calls []*Call) error {
 	switch {
-	case len(members) == 1:
-	case s.servers.cluster != nil && !sv.knownTogether():
-		return s.runEach(ctx, sv, 1, members) // it runs no script with keys of several hash slots, or that is not known yet
+	case len(calls) == 1: // below
+	case s.servers.cluster != nil && !n.allowsOneScript():
+		return s.sendPipelined(ctx, n, 1, calls) // the keys of each call have one hash slot
 	default:
-		if together, err := sv.awaitSharding(ctx, s); err != nil {
+		if oneScript, err := n.awaitSharding(ctx, s); err != nil {
 			return err
-		} else if !together {
-			retryAlone(members)
+		} else if !oneScript {
+			setRetryAlone(calls)
 			return nil
 		}
-		members = plainLast(members)
-		if !members[len(members)-1].plain() && len(members) > s.perScript {
-			return s.runEach(ctx, sv, s.perScript, members)
+		calls = plainLast(calls)
+		nonePlain := !calls[len(calls)-1].plain()
+		if nonePlain && len(calls) > s.perScript {
+			return s.sendPipelined(ctx, n, s.perScript, calls)
 		}
 	}
-	script, args, keys := s.scriptOf(members)
-	reply, err := script.run(ctx, s.servers.client, args, keys, s.Hooks.ScriptLoaded)
-	if err = s.replied(sv, members, reply, err, len(members) == 1); len(members) == 1 {
-		err = cmp.Or(err, members[0].err)
+	script, args, keys := s.scriptOf(calls)
+	reply, err := script.eval(ctx, s.servers.client, args, keys, s.Hooks.ScriptLoaded)
+	lone := len(calls) == 1
+	if err = s.replied(n, calls, reply, err, lone); lone {
+		err = cmp.Or(err, calls[0].err)
 	}
 	return err
 }
 
-// plainLast returns members in the order in which the script takes them.
-func plainLast(members []*Call) []*Call {
-	if !slices.ContainsFunc(members, func(d *Call) bool { return !d.plain() }) {
-		return members
+// plainLast returns calls in the order in which scripts take them: plain decisions are the last.
+func plainLast(calls []*Call) []*Call {
+	if !slices.ContainsFunc(calls, func(d *Call) bool { return !d.plain() }) {
+		return calls
 	}
 	var plain, others []*Call
-	for _, m := range members {
+	for _, m := range calls {
 		if m.plain() {
 			plain = append(plain, m)
 		} else {
@@ -147,9 +153,9 @@ func plainLast(members []*Call) []*Call {
 // A pipeliner is a client that sends several commands at once.
 type pipeliner interface{ Pipeline() redis.Pipeliner }
 
-// pipelined sends the commands that queue adds, over a connection of the pool that single commands
-// have, too: that of a Watch of no keys. go-redis 9.23 has another pool for pipelines: its first
-// connection to a server far away takes longer than a batch has.
+// pipelined sends the commands that queue adds, over the connections that single commands use, too:
+// it watches no keys. go-redis 9.23 has another pool for pipelines, and the first connection of
+// that pool to a distant server would take longer than a batch may.
 func pipelined(ctx context.Context, client pipeliner, queue func(redis.Pipeliner)) error {
 	if c, ok := client.(*redis.Client); ok {
 		return c.Watch(ctx, func(tx *redis.Tx) error { return pipelined(ctx, tx, queue) })
@@ -160,85 +166,87 @@ func pipelined(ctx context.Context, client pipeliner, queue func(redis.Pipeliner
 	return err
 }
 
-// runEach makes the calls of members in one round trip, by a script for each so many of them.
-func (s *Store) runEach(ctx context.Context, sv *Server, size int, members []*Call) error {
+// sendPipelined makes calls in one round trip by several scripts, each for size of them.
+func (s *Store) sendPipelined(ctx context.Context, n *node, size int, calls []*Call) error {
 	client, ok := s.servers.client.(pipeliner)
 	if !ok {
 		return fmt.Errorf("a batch over a client of type %T", s.servers.client) // not reached: see batcher
 	}
-	chunks := slices.Collect(slices.Chunk(members, size))
+	chunks := slices.Collect(slices.Chunk(calls, size))
 	cmds, scripts := make([]onceCmd, len(chunks)), make([]script, len(chunks))
-	err := pipelined(ctx, client, func(pipe redis.Pipeliner) {
+	pipeErr := pipelined(ctx, client, func(pipe redis.Pipeliner) {
 		for i, chunk := range chunks {
 			script, args, keys := s.scriptOf(chunk)
 			cmds[i], scripts[i] = script.command(ctx, args, keys), script
 			_ = pipe.Process(ctx, cmds[i]) // it only queues the command
 		}
 	})
-	replied := false
+	lastErr, replied := pipeErr, false
 	for i, chunk := range chunks {
-		failed := cmds[i].Err()
-		if failed == nil && cmds[i].Val() == nil { // a hook of the client gave an error to nobody but Exec
-			failed = err
+		err := cmds[i].Err()
+		if err == nil && cmds[i].Val() == nil { // a hook of the client gave an error to nobody but Exec
+			err = lastErr
 		}
-		if size == 1 && diagnose.HasCode(failed, "NOSCRIPT") { // to send scripts one after the other would take many round trips
-			retryAlone(chunk)
+		if size == 1 && diagnose.HasCode(err, "NOSCRIPT") { // to send scripts one after the other would take many round trips
+			setRetryAlone(chunk)
 			replied = true
 			continue
 		}
-		reply, failed := scripts[i].reply(ctx, s.servers.client, cmds[i], failed, s.Hooks.ScriptLoaded)
-		if failed = s.replied(sv, chunk, reply, failed, false); failed == nil {
+		reply, err := scripts[i].reply(ctx, s.servers.client, cmds[i], err, s.Hooks.ScriptLoaded)
+		if err = s.replied(n, chunk, reply, err, false); err == nil {
 			replied = true
 			continue
 		}
-		err = failed
-		failed = &partError{failed}
-		for _, m := range chunk {
-			m.err = failed
+		lastErr = err
+		part := &partError{err}
+		for _, d := range chunk {
+			d.err = part
 		}
 	}
 	if replied {
 		return nil
 	}
-	return err
+	return lastErr
 }
 
-// A partError is that of all members of one of several scripts.
+// A partError is the error of all calls in one of several scripts of a round trip.
 type partError struct{ error }
 
-// replied reads the reply to the calls of members, or the error that came instead. The error of one
-// that goes alone is returned.
-func (s *Store) replied(sv *Server, members []*Call, reply []int64, err error, alone bool) error {
+// replied reads the reply to calls, or the error that came instead. If the server refused calls
+// that shared a script, each of them gets ErrRetryAlone, and replied returns nil. A lone call is
+// not refused so.
+func (s *Store) replied(n *node, calls []*Call, reply []int64, err error, lone bool) error {
 	switch {
 	case err == nil:
 		left := reply
-		for _, m := range members {
-			limits, bans, rest, err := algorithm.SplitReply(left, len(s.members), s.bans)
+		for _, d := range calls {
+			limits, bans, rest, err := algorithm.SplitReply(left, len(s.limits), s.limitersWithBans)
 			if err != nil {
 				return err
 			}
-			m.err, left = m.decode(limits, bans, len(limits)/len(s.members), alone), rest
+			d.err, left = d.decode(limits, bans, len(limits)/len(s.limits), lone), rest
 		}
 		if len(left) > 0 {
 			return algorithm.UnexpectedLength(len(reply), len(reply)-len(left))
 		}
 		return nil
-	case !alone && refused(err):
+	case !lone && refused(err):
 		if redis.HasErrorPrefix(err, "CROSSSLOT") {
-			sv.setApart()
+			n.setSeparateScripts()
 		}
-		retryAlone(members)
+		setRetryAlone(calls)
 		return nil
 	}
 	return err
 }
 
-func retryAlone(members []*Call) {
-	for _, m := range members {
-		m.err = batch.ErrRetryAlone
+// setRetryAlone makes each of calls be sent again, alone.
+func setRetryAlone(calls []*Call) {
+	for _, d := range calls {
+		d.err = batch.ErrRetryAlone
 	}
 }
 
-// refused reports whether the server has run nothing, because of one of the keys. What it refuses
-// to a script that runs has another code.
+// refused reports whether the server has refused a script before it ran, because of one of its
+// keys. If a command in a running script is refused, the error has another code.
 func refused(err error) bool { return diagnose.HasCode(err, "CROSSSLOT", "NOPERM", "TRYAGAIN") }

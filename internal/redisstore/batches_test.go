@@ -32,7 +32,7 @@ func TestBatchEndsInTime(t *testing.T) {
 		s := f.store(timeout)
 		s.MaxBatch = 128
 		s.single = s.newBatcher(s.servers.whole)
-		s.servers.whole.sharding.state.Store(keysTogether)
+		s.servers.whole.sharding.state.Store(oneScript)
 		var callers sync.WaitGroup
 		for range 4 { // in flight alone
 			callers.Go(func() { _, _ = s.decide(t.Context()) })
@@ -84,7 +84,7 @@ func TestParts(t *testing.T) {
 			plain, held := members[0], members[3]
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
-			err := s.runEach(ctx, s.servers.whole, 2, members)
+			err := s.sendPipelined(ctx, s.servers.whole, 2, members)
 			if !errors.Is(err, c.want) || held.err == nil || (plain.err == nil) != (c.want == nil) {
 				t.Errorf("%s: %v, want %v; of each %v and %v", name, err, c.want, plain.err, held.err)
 			}
@@ -103,7 +103,7 @@ func TestPartFailsOnce(t *testing.T) {
 		const perScript = 8
 		s := f.store(time.Second)
 		s.perScript = perScript
-		s.servers.whole.sharding.state.Store(keysTogether)
+		s.servers.whole.sharding.state.Store(oneScript)
 		f.pipeline = func(cmds []redis.Cmder) error {
 			renewed := []int64{7, 1_800_000_000_000_000, 0, 0, 0, 0, 0, 0}
 			cmds[0].(onceCmd).SetVal(slices.Repeat(renewed, perScript))
@@ -142,7 +142,7 @@ func TestRefusedTogether(t *testing.T) {
 			s := f.store(time.Second)
 			s.MaxBatch = 128
 			s.single = s.newBatcher(s.servers.whole)
-			s.servers.whole.sharding.state.Store(keysTogether)
+			s.servers.whole.sharding.state.Store(oneScript)
 			f.refusesBatches = refused
 			f.set(func(context.Context) error { time.Sleep(roundTrip); return nil })
 			for round := range 2 {
@@ -165,7 +165,7 @@ func TestRefusedTogether(t *testing.T) {
 func TestBatchAllocates(t *testing.T) {
 	withFake(t, func(t *testing.T, f *fake) {
 		s := f.store(time.Second)
-		s.servers.whole.sharding.state.Store(keysTogether)
+		s.servers.whole.sharding.state.Store(oneScript)
 		const callers = 64
 		batch := func(size int) float64 {
 			members := make([]*Call, size)

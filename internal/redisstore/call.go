@@ -12,38 +12,41 @@ import (
 	"github.com/redislimit/redislimit/internal/diagnose"
 )
 
-// A Call is about one key: what is asked, and where the reply is written. It outlives its caller,
-// who may leave while Redis is asked.
+// A Call is one call about one key: what it asks for, and where the reply is written. It may
+// outlive its caller, which may leave before the reply comes.
 type Call struct {
 	Limits *Limits
 	Key    string
-	// HoldCall is what is asked. A call that decides writes the reply's handles to Handles, unless
-	// that is nil.
+	// HoldCall is what the call asks for. If Handles is not nil, the reply to a call that decides or
+	// renews overwrites it.
 	algorithm.HoldCall
 
-	Answers []algorithm.Answer // of what decides; where the key was banned before, they say nothing
+	// Answers has one answer for each limit after a call that decides. After a ban that began
+	// before the call they are meaningless.
+	Answers []algorithm.Answer
 
-	next *Call // of those that are made together, by a Store of Together; or nil
+	next *Call // the call for the next limiter, in a Store of Together; or nil
 
-	err    error               // its own, of a call that was made for several
-	self   [1]*Call            // the members of a batch of one
-	inline [1]algorithm.Answer // of most Answers, one allocation less; or the Ban, where the limiter has bans
+	err    error               // of this call alone, after a round trip that succeeded
+	self   [1]*Call            // the call itself, so that sending it alone allocates no slice
+	inline [1]algorithm.Answer // room for one answer, which spares an allocation; or the Ban, if the limiter has bans
 }
 
-// NewCall returns a Call.
+// NewCall returns a Call about the user's key k.
 func NewCall(l *Limits, k string, c algorithm.HoldCall) *Call {
 	d := &Call{Limits: l, Key: k, HoldCall: c}
 	d.self[0] = d
 	if c.Op > algorithm.OpReserve {
 		return d
 	}
-	if d.Answers = d.inline[:]; len(l.members) > len(d.inline) || l.bans != nil {
-		d.Answers = make([]algorithm.Answer, len(l.members))
+	if d.Answers = d.inline[:]; len(l.limits) > len(d.inline) || l.bans != nil {
+		d.Answers = make([]algorithm.Answer, len(l.limits))
 	}
 	return d
 }
 
-// Ban returns that of the key. A field of its own would make each Call larger by 16 bytes.
+// Ban returns the ban of the key. It is stored in inline: a field of its own would make each Call
+// larger by 16 bytes.
 func (d *Call) Ban() algorithm.Ban {
 	if d.Limits.bans == nil {
 		return algorithm.Ban{}
@@ -54,39 +57,44 @@ func (d *Call) Ban() algorithm.Ban {
 // Decide evaluates each limit for the units of the call. If all admit them, it charges or holds
 // them as the operation says. While the server is down the error is [health.ErrDown].
 //
-// A caller waits for the timeout at most, and of a server that cannot run the script once more, for
-// its version. A caller with less time leaves it, with the error of ctx: what was held for the
-// caller is freed when the reply comes.
+// Decide returns after the timeout at the latest. If the server cannot run the script, it may take
+// up to one timeout more to ask the server for its version. If ctx has an earlier deadline, Decide
+// returns the error of ctx then, and what the call holds is freed when the reply comes. Decide may
+// send a call although ctx has ended: a caller that does not want that must check.
 func (s *Store) Decide(ctx context.Context, d *Call) error {
 	if d.Handles != nil {
 		d.M = algorithm.NewHoldID() // by which slots can be freed even if the reply is lost
 	}
-	return s.run(ctx, d, s.deadlines.timer())
+	return s.doWhenUp(ctx, d, s.deadlines.timer())
 }
 
-// End does what an OpSettle, OpRefund or OpRelease says, and then calls ended, unless that is nil.
-// It is sent once at most, even if ctx has ended. A deadline of ctx before the timeout bounds the
-// waiting. With ErrQueue nothing is sent, and ended not called.
+// End carries out an OpSettle, OpRefund or OpRelease, at most once, and then calls ended, unless ended
+// is nil. It does so even if ctx has ended: a ctx that ends before the timeout only bounds how long the
+// caller waits.
+//
+// If such a caller comes while too many others have left calls behind, End returns ErrQueue at once. It
+// then sends nothing and does not call ended. After any other error, including an ErrQueue of a call
+// that waited for a batch, ended has been called or will be.
 func (s *Store) End(ctx context.Context, d *Call, ended func()) error {
 	sent := ctx
 	if ctx.Done() != nil {
 		sent = context.WithoutCancel(ctx)
 	}
 	if !s.hasLessTime(ctx) {
-		return s.runTo(sent, d, ended)
+		return s.doThen(sent, d, ended)
 	}
 	if !s.cleanups.begin() {
 		return ErrQueue
 	}
 	return batch.Beside(ctx, func() error {
 		defer s.cleanups.end()
-		return s.runTo(sent, d, ended)
+		return s.doThen(sent, d, ended)
 	}, nil)
 }
 
-// runTo runs d, and then calls ended, unless that is nil.
-func (s *Store) runTo(ctx context.Context, d *Call, ended func()) error {
-	err := s.run(ctx, d, s.deadlines.timer())
+// doThen sends d, and then calls ended, unless ended is nil.
+func (s *Store) doThen(ctx context.Context, d *Call, ended func()) error {
+	err := s.doWhenUp(ctx, d, s.deadlines.timer())
 	if ended != nil {
 		ended()
 	}
@@ -95,99 +103,114 @@ func (s *Store) runTo(ctx context.Context, d *Call, ended func()) error {
 
 // Reset forgets what was charged to k, and keeps what is held.
 func (s *Store) Reset(ctx context.Context, l *Limits, k string) error {
-	return s.run(ctx, NewCall(l, k, algorithm.HoldCall{Op: algorithm.OpReset}), s.deadlines.timer())
+	return s.doWhenUp(ctx, NewCall(l, k, algorithm.HoldCall{Op: algorithm.OpReset}), s.deadlines.timer())
 }
 
-// Block bans k for so many microseconds, or with atLeast until its ban ends if that is later; 0
-// ends its ban, and the next one is the first again.
+// Block bans k for the given number of microseconds. If atLeast is set, a ban that ends later stays
+// as it is. A duration of 0 ends the ban, and the next ban counts as the first.
 func (s *Store) Block(ctx context.Context, l *Limits, k string, lasts int64, atLeast bool) error {
 	c := algorithm.HoldCall{Op: algorithm.OpBlock, N: lasts}
 	if atLeast {
 		c.M = 1
 	}
-	return s.run(ctx, NewCall(l, k, c), s.deadlines.timer())
+	return s.doWhenUp(ctx, NewCall(l, k, c), s.deadlines.timer())
 }
 
-// hasLessTime reports whether ctx ends before a call that begins now.
+// hasLessTime reports whether ctx ends before a call that begins now, or has ended.
 func (s *Store) hasLessTime(ctx context.Context) bool {
 	deadline, ok := ctx.Deadline()
-	return ok && time.Until(deadline) < s.Timeout || ctx.Err() != nil
+	return (ok && time.Until(deadline) < s.Timeout) || ctx.Err() != nil
 }
 
-// run has d be decided: at once if its server is up, else when it is, until the caller's timer.
-// What the server did not get, or did not carry out, is sent again.
-func (s *Store) run(ctx context.Context, d *Call, until *sharedTimer) error {
-	sv, err := s.servers.of(ctx, s, d.Key), errNotUp
-	if sv.up() {
-		err = s.ask(ctx, sv, d, until, false)
+// doWhenUp sends d: at once if its server is up, or else as soon as the server is up. What the
+// server did not get, or did not execute out, is sent again, so d is carried out at most once. The
+// caller waits until its timer.
+func (s *Store) doWhenUp(ctx context.Context, d *Call, until *sharedTimer) error {
+	n := s.servers.of(ctx, s, d.Key)
+	err := errNotUp
+	if n.up() {
+		err = s.attempt(ctx, n, d, until, false)
 	}
-	for pause := time.Millisecond; err != nil; pause = min(2*pause, 20*time.Millisecond) {
-		switch {
-		case errors.Is(err, batch.ErrRetryAlone):
-		case again(err):
-			select {
-			case <-time.After(pause):
-			case <-ctx.Done():
-				return ctx.Err()
-			case <-until.done:
-				return s.failed(ctx, sv, d, err, until.since)
-			}
-		case !isUnsent(err):
+	for pause := minRetryPause; err != nil; pause = min(2*pause, maxRetryPause) {
+		unbatched := notDone(err)
+		if err = s.beforeRetry(ctx, n, d, err, pause, until); err != nil {
 			return err
-		case sv.await(ctx, d.Key, until.done):
-			sv = s.servers.of(ctx, s, d.Key)
-		case isClosed(until.done):
-			return cmp.Or(ctx.Err(), s.timeoutError())
-		default:
-			return cmp.Or(ctx.Err(), err)
 		}
-		err = s.ask(ctx, sv, d, until, again(err))
+		if !unbatched {
+			n = s.servers.of(ctx, s, d.Key) // another node may have the key now
+		}
+		err = s.attempt(ctx, n, d, until, unbatched)
 	}
 	return nil
 }
 
-// again reports whether the call of an error is to be sent again, alone: it was not carried out, or
-// a hash slot that is moving has only some of its keys.
-func again(err error) bool {
+// A call that waits for a hash slot to move is sent again after minRetryPause, and then after
+// pauses twice as long each time, up to maxRetryPause.
+const (
+	minRetryPause = time.Millisecond
+	maxRetryPause = 20 * time.Millisecond
+)
+
+// beforeRetry returns nil when d, which ended with failed, is to be sent again. Otherwise it
+// returns the error for the caller.
+func (s *Store) beforeRetry(ctx context.Context, n *node, d *Call, failed error, pause time.Duration, until *sharedTimer) error {
+	switch {
+	case errors.Is(failed, batch.ErrRetryAlone):
+		return nil // at once: d need not share a script
+	case notDone(failed):
+		select {
+		case <-time.After(pause):
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-until.done:
+			return s.failed(ctx, n, d, failed, until.began)
+		}
+	case !isUnsent(failed):
+		return failed
+	case n.awaitUp(ctx, d.Key, until.done):
+		return nil
+	case isClosed(until.done):
+		return cmp.Or(ctx.Err(), s.timeoutError())
+	}
+	return cmp.Or(ctx.Err(), failed)
+}
+
+// notDone reports whether err says that the server has received a call and not carried it out:
+// because it shared a script with others, or because a hash slot that is moving has only some of
+// its keys. The call is then to be sent again, alone.
+func notDone(err error) bool {
 	return errors.Is(err, batch.ErrRetryAlone) || diagnose.HasCode(err, "TRYAGAIN")
 }
 
-// ask has sv decide: alone, or with others if it may wait for them. The caller waits until its
-// timer.
-func (s *Store) ask(ctx context.Context, sv *Server, d *Call, until *sharedTimer, alone bool) error {
-	way, place := batch.Alone, batch.Place[*Call]{}
-	if b := s.batcher(sv); b != nil && !alone {
-		place, way = b.Enter(ctx, d)
+// attempt sends d once: in a batch if enough calls are in flight, and by itself otherwise, or if
+// unbatched is set. The caller waits until its timer.
+func (s *Store) attempt(ctx context.Context, n *node, d *Call, until *sharedTimer, unbatched bool) error {
+	b := s.batcher(n)
+	if b == nil || unbatched {
+		return s.send(ctx, n, d.self[:], batch.Place[*Call]{}, until)
 	}
+	place, way := b.Enter(ctx, d)
 	switch way {
 	case batch.Full:
 		return ErrQueue
 	case batch.Alone:
-		return s.send(ctx, sv, d.self[:], place, until)
-	case batch.Batched:
+		return s.send(ctx, n, d.self[:], place, until)
+	case batch.Batched: // below
 	}
-	sv.checkSharding(ctx, s)
-	abandoned, err := place.Wait(ctx, until.done)
-	switch {
+	n.checkSharding(ctx, s)
+	switch left, err := place.Wait(ctx, until.done); {
 	case errors.Is(err, batch.ErrTimeout):
-		return s.tooLate(abandoned, until.since)
+		return s.tooLate(left, until.began)
 	case err != nil:
 		return err
 	}
 	return d.err
 }
 
-// The errors of decisions that waited in this process, beside ErrQueue.
-var (
-	// ErrSentLate says that one waited for most of its time before it was sent. That is not the
-	// server's fault, either.
-	ErrSentLate = errors.New("too many decisions are waiting in this process: this one was sent late")
-	// errHeldUp is the server's fault, though nothing was sent.
-	errHeldUp = errors.New("not sent: redis does not answer what was sent before")
-)
-
-// tooLate returns the error of a decision that has waited since an instant for as long as it may,
-// by what took most of that: this process, if others were answered meanwhile, or the server.
+// tooLate returns the error of a decision whose time has ended while it waited for its batch. It
+// says what took most of the time: this process, if the server has answered other batches
+// meanwhile, or the server.
 func (s *Store) tooLate(a batch.Abandoned, since time.Time) error {
 	answers := a.LastReply.Sub(since) > s.Timeout/4
 	switch unsent := a.Started.IsZero(); {
@@ -201,7 +224,7 @@ func (s *Store) tooLate(a batch.Abandoned, since time.Time) error {
 	return s.timeoutError()
 }
 
-// wrote reports whether d, which is answered, has charged or held units.
+// wrote reports whether d, to which Redis has replied, has charged or held units.
 func (d *Call) wrote() bool {
 	charges := d.Op == algorithm.OpCharge || d.Op == algorithm.OpReserve
 	for o := d; charges && o != nil; o = o.next {
@@ -215,5 +238,6 @@ func (d *Call) Admitted() bool {
 	return !slices.ContainsFunc(d.Answers, func(a algorithm.Answer) bool { return !a.Admits })
 }
 
-// plain reports whether d is a decision that holds nothing: the script has a quick way for it.
+// plain reports whether d is a decision that holds nothing. Scripts decide it faster than any other
+// call.
 func (d *Call) plain() bool { return d.Op <= algorithm.OpCharge && !d.Limits.hasSlots }

@@ -16,21 +16,21 @@ import (
 	"github.com/redislimit/redislimit/internal/diagnose"
 )
 
-// checkTime is what a check may take to make a connection to a distant server.
+// checkTime is how long a check may take at least. A connection to a distant server may need as long.
 const checkTime = 5 * time.Second
 
-// Check has the server decide once, on keys that nothing else uses. It returns why it cannot, or
-// what a person should change though it can.
+// Check makes the server decide once, on keys that nothing else uses. It returns why the server
+// cannot decide, or what an operator should change although it can.
 func (s *Store) Check(ctx context.Context) (advice []string, cannot error) {
-	begun := time.Now()
+	began := time.Now()
 	err := batch.Catch(func() error {
-		return s.call(ctx, max(s.Timeout, checkTime), func(ctx context.Context) error { return s.probe(ctx, s.servers.client, "~check") })
+		return s.bounded(ctx, max(s.Timeout, checkTime), func(ctx context.Context) error { return s.probe(ctx, s.servers.client, "~check") })
 	})
 	switch {
 	case err == nil:
 		return s.advice(ctx), nil
 	case diagnose.IsTimeout(err):
-		err = diagnose.Timeout(s.servers.client, s.servers.options, err, time.Since(begun), max(s.Timeout, checkTime))
+		err = diagnose.Timeout(s.servers.client, s.servers.options, err, time.Since(began), max(s.Timeout, checkTime))
 		if c, ok := s.servers.client.(*redis.Client); ok && c.Options().TLSConfig != nil {
 			err = fmt.Errorf("%w (%s)", err, diagnose.NoTLS)
 		}
@@ -45,8 +45,9 @@ func (s *Store) Check(ctx context.Context) (advice []string, cannot error) {
 	return nil, s.explain(ctx, err)
 }
 
-// tryCommands returns which of the commands ARGV the user may not run. Each is tried with arguments
-// that change nothing: as many as it takes, for those are counted first.
+// tryCommands is a script that returns which of the commands in ARGV the user may not run. It tries
+// each command with arguments that change nothing, and with fewer until Redis accepts their number:
+// Redis checks the number before it checks the rights and runs the command.
 //
 //nolint:dupword // Lua has many ends
 const tryCommands = `
@@ -66,8 +67,8 @@ for _, name in ipairs(ARGV) do
 end
 return missing`
 
-// missingRights says which commands of the scripts the Redis user may not run. It is "" if there
-// are none, or that cannot be found out.
+// missingRights says which commands of the scripts the Redis user may not run. It returns "" if
+// there are none, or if it cannot find out.
 func (s *Store) missingRights(ctx context.Context) string {
 	commands := regexp.MustCompile(`redis\.p?call\('([A-Z]+)'`)
 	args := []any{"eval", tryCommands, 1, s.head + "~check}:~check"}
@@ -77,22 +78,23 @@ func (s *Store) missingRights(ctx context.Context) string {
 		}
 	}
 	cmd := redis.NewStringSliceCmd(ctx, args...)
-	_ = s.call(ctx, max(s.Timeout, checkTime), func(ctx context.Context) error { return s.servers.client.Process(ctx, cmd) })
+	_ = s.bounded(ctx, max(s.Timeout, checkTime), func(ctx context.Context) error { return s.servers.client.Process(ctx, cmd) })
 	if len(cmd.Val()) == 0 {
 		return ""
 	}
 	return "the Redis user may not run " + strings.ToLower(strings.Join(cmd.Val(), ", "))
 }
 
-// advice returns what is wrong with a server that decides. What the user may not ask is left out.
+// advice returns what is wrong with a server that decides. It leaves out what the Redis user may
+// not ask for.
 func (s *Store) advice(ctx context.Context) (all []string) {
 	options := s.servers.options
 	all = append(all, s.adviceOnOptions()...)
-	if missing := s.missingRights(ctx); missing != "" { // what was tried needs only some of them
+	if missing := s.missingRights(ctx); missing != "" { // the one decision of Check needed only some of them
 		all = append(all, missing+", which other decisions need: docs/operating.md lists what it must be allowed")
 	}
 	if s.servers.cluster == nil && options != nil {
-		if together, err := s.servers.whole.awaitSharding(ctx, s); err == nil && !together && s.servers.ring == nil {
+		if oneScript, err := s.servers.whole.awaitSharding(ctx, s); err == nil && !oneScript && s.servers.ring == nil {
 			all = append(all, "a proxy before several servers: each decision is sent alone, so connect to the servers themselves, by a Ring or a Cluster")
 		}
 	}
@@ -104,13 +106,13 @@ func (s *Store) advice(ctx context.Context) (all []string) {
 	return all
 }
 
-// adviceOnServers looks at the settings of all servers at once, for the checkTime at most.
+// adviceOnServers looks at the settings of all servers at the same time, at most for checkTime.
 func (s *Store) adviceOnServers(ctx context.Context) []string {
 	var mu sync.Mutex
 	var all []string
-	_ = s.call(ctx, checkTime, func(ctx context.Context) error {
-		s.eachServer(ctx, func(ctx context.Context, node *redis.Client) error {
-			found := adviceOf(ctx, node, s.servers.options.ConnMaxIdleTime)
+	_ = s.bounded(ctx, checkTime, func(ctx context.Context) error {
+		s.eachServer(ctx, func(ctx context.Context, client *redis.Client) error {
+			found := adviceOf(ctx, client, s.servers.options.ConnMaxIdleTime)
 			mu.Lock()
 			defer mu.Unlock()
 			all = append(all, found...)
@@ -118,49 +120,50 @@ func (s *Store) adviceOnServers(ctx context.Context) []string {
 		})
 		return nil
 	})
-	mu.Lock() // a server that did not answer in time may still do
+	mu.Lock() // a server that did not answer in time may still answer
 	defer mu.Unlock()
 	return slices.Sorted(slices.Values(all))
 }
 
 // adviceOf looks at the settings and the clock of one server.
-func adviceOf(ctx context.Context, node *redis.Client, idle time.Duration) (all []string) {
-	if line := adviceOnClock(ctx, node); line != "" {
+func adviceOf(ctx context.Context, client *redis.Client, idle time.Duration) (all []string) {
+	if line := adviceOnClock(ctx, client); line != "" {
 		all = append(all, line)
 	}
-	if info := diagnose.InfoFields(node.Info(ctx, "replication").Val()); info["role"] == "slave" && info["slave_read_only"] == "0" {
+	if info := diagnose.InfoFields(client.Info(ctx, "replication").Val()); info["role"] == "slave" && info["slave_read_only"] == "0" {
 		all = append(all, "a replica that accepts writes: each synchronization with its master replaces what it has counted: connect to the master")
 	}
-	memory := diagnose.InfoFields(node.Info(ctx, "memory").Val())
+	memory := diagnose.InfoFields(client.Info(ctx, "memory").Val())
 	if policy := memory["maxmemory_policy"]; policy != "" && policy != "noeviction" && memory["maxmemory"] != "0" {
 		all = append(all, fmt.Sprintf("maxmemory-policy %s: a full server forgets limits: set noeviction", policy))
 	}
-	if ok, _ := strconv.Atoi(diagnose.InfoFields(node.ClusterInfo(ctx).Val())["cluster_slots_ok"]); ok > 0 && ok < 16384 {
+	if ok, _ := strconv.Atoi(diagnose.InfoFields(client.ClusterInfo(ctx).Val())["cluster_slots_ok"]); ok > 0 && ok < 16384 {
 		all = append(all, fmt.Sprintf("%d of the Cluster's 16384 hash slots are on no node that answers: redis-cli --cluster check says which", 16384-ok))
 	}
-	seconds, _ := strconv.Atoi(node.ConfigGet(ctx, "timeout").Val()["timeout"])
+	seconds, _ := strconv.Atoi(client.ConfigGet(ctx, "timeout").Val()["timeout"])
 	if ends := time.Duration(seconds) * time.Second; ends > 0 && (idle <= 0 || idle >= ends) {
 		all = append(all, fmt.Sprintf("the server ends connections that are idle for %v: set Options.ConnMaxIdleTime below that", ends))
 	}
 	return all
 }
 
-// tolerableSkew is how far the clocks of Redis and of this process may be apart.
+// tolerableSkew is how far apart the clocks of Redis and of this process may be.
 const tolerableSkew = 2 * time.Second
 
-// adviceOnClock compares the server's clock with that of this process, which Date headers have.
-func adviceOnClock(ctx context.Context, node *redis.Client) string {
-	begun := time.Now()
-	theirs, err := node.Time(ctx).Result()
+// adviceOnClock compares the server's clock with the clock of this process, from which the Date
+// headers of its HTTP responses come.
+func adviceOnClock(ctx context.Context, client *redis.Client) string {
+	began := time.Now()
+	theirs, err := client.Time(ctx).Result()
 	if err != nil {
 		return ""
 	}
 	ended := time.Now()
 	ahead, direction := theirs.Sub(ended), "ahead of"
-	if behind := begun.Sub(theirs); behind > 0 {
+	if behind := began.Sub(theirs); behind > 0 {
 		ahead, direction = behind, "behind"
 	}
-	if ahead < tolerableSkew { // at least so much, whenever the server has read its clock
+	if ahead < tolerableSkew { // the least difference, whenever between began and ended the server has read its clock
 		return ""
 	}
 	return fmt.Sprintf("the server's clock is %v %s that of this process: clients compare X-RateLimit-Reset, which goes by the server's clock, "+

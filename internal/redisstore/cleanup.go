@@ -17,21 +17,22 @@ import (
 )
 
 const (
-	// maxCleanups bounds what waits to be freed: the overflow expires.
+	// maxCleanups bounds how many calls wait to be freed. What more calls hold is left to expire.
 	maxCleanups = 10_000
-	// cleanupPause is how often a server that is down is looked at.
+	// cleanupPause is the time until the next attempt if a server is down.
 	cleanupPause = 50 * time.Millisecond
 )
 
-// cleanups are what is held for callers that have left, until it is freed.
+// cleanups are the calls that free what is held for callers that have left.
 type cleanups struct {
 	mu      sync.Mutex
 	waiting []cleanup
-	freeing bool // by the goroutine that frees what waits
-	sending int  // goroutines that free something
+	freeing bool // a goroutine sends what waits
+	sending int  // goroutines that Close waits for: that one, those of End and those of Later
 }
 
-// A cleanup is what is to be done with one key, until an instant: it has expired then.
+// A cleanup is a call that frees what another call holds. It is useless after until: what is held
+// has expired then.
 type cleanup struct {
 	limits *Limits
 	key    string
@@ -39,46 +40,46 @@ type cleanup struct {
 	until  time.Time
 }
 
-// freeAbandoned frees what is held for d, whose reply nobody takes: its caller has left, or got an
-// error. What was charged by a plain decision stays. If the reply is lost, only slots are freed, by
-// the id that they were asked for with; units expire.
-func (s *Store) freeAbandoned(d *Call, err error) {
+// freeUnclaimed frees what is held for d if nobody takes its reply: the caller has left or got an
+// error. What a plain decision has charged stays charged. If the reply is lost, only slots are
+// freed, by the id that their caller chose; units are left to expire.
+func (s *Store) freeUnclaimed(d *Call, err error) {
 	call, holds := d.undo(err)
 	if !holds {
 		return
 	}
 	longest := int64(0)
-	for _, m := range d.Limits.members {
+	for _, m := range d.Limits.limits {
 		longest = max(longest, m.Hold)
 	}
 	s.freeLater(d, call, time.Duration(longest)*time.Microsecond)
 }
 
-// freeLater has a call about the key of d be made in the background, once, unless that takes so
-// long that it is too late.
+// freeLater makes a call about the key of d in the background, once, unless it cannot be sent
+// within the given time.
 func (s *Store) freeLater(d *Call, call algorithm.HoldCall, within time.Duration) {
 	s.cleanups.add(s, cleanup{d.Limits, d.Key, call, time.Now().Add(within)})
 }
 
-// abandoned frees what is held for d, whose caller left before it ended. After an error finish or
-// failEach has freed it.
-func (s *Store) abandoned(d *Call, err error) {
+// callerLeft frees what is held for d, whose caller left before the round trip ended with err.
+// After an error, finish or failEach has freed it before.
+func (s *Store) callerLeft(d *Call, err error) {
 	if err == nil && d.err == nil {
-		s.freeAbandoned(d, nil)
+		s.freeUnclaimed(d, nil)
 	}
 }
 
-// undo returns the call that frees what d holds. It reports false if that is nothing.
+// undo returns the call that frees what d holds. It reports false if d holds nothing.
 func (d *Call) undo(err error) (call algorithm.HoldCall, holds bool) {
 	if d.Handles == nil || d.Op != algorithm.OpCharge && d.Op != algorithm.OpReserve {
 		return call, false
 	}
-	call = algorithm.HoldCall{Op: algorithm.OpRelease, N: d.N, Handles: make([]algorithm.Handle, len(d.Limits.members))}
+	call = algorithm.HoldCall{Op: algorithm.OpRelease, N: d.N, Handles: make([]algorithm.Handle, len(d.Limits.limits))}
 	if err != nil {
 		if !replyLost(err) {
 			return call, false
 		}
-		for i, m := range d.Limits.members {
+		for i, m := range d.Limits.limits {
 			if m.Slots {
 				call.Handles[i], holds = algorithm.Handle{A: d.M, B: 1}, true
 			}
@@ -86,7 +87,7 @@ func (d *Call) undo(err error) (call algorithm.HoldCall, holds bool) {
 		return call, holds
 	}
 	holds = d.Op == algorithm.OpReserve
-	for i, m := range d.Limits.members {
+	for i, m := range d.Limits.limits {
 		if !d.Answers[i].Admits {
 			return call, false
 		}
@@ -102,7 +103,7 @@ func (d *Call) undo(err error) (call algorithm.HoldCall, holds bool) {
 	return call, holds
 }
 
-// replyLost reports whether a call may have been carried out whose error is err.
+// replyLost reports whether a call that ended with err may have been carried out.
 func replyLost(err error) bool {
 	var reply redis.Error
 	switch {
@@ -115,7 +116,7 @@ func replyLost(err error) bool {
 	return !errors.As(err, &reply) || strings.Contains(reply.Error(), "other limits have changed")
 }
 
-// add has what a call holds freed in the background.
+// add sends a cleanup in the background.
 func (cs *cleanups) add(s *Store, c cleanup) {
 	switch {
 	case !cs.note(c):
@@ -126,7 +127,8 @@ func (cs *cleanups) add(s *Store, c cleanup) {
 	}
 }
 
-// note has a cleanup wait. It reports whether the caller is to free what waits: nobody does yet.
+// note adds a cleanup to those that wait. It reports whether the caller has to start free, because
+// no goroutine does that yet.
 func (cs *cleanups) note(c cleanup) bool {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
@@ -142,8 +144,8 @@ func (cs *cleanups) note(c cleanup) bool {
 	return true
 }
 
-// begin notes a goroutine that ends something for a caller that may leave. It reports false if
-// there are too many.
+// begin counts a goroutine that Close is to wait for, until end. It reports false if there are too
+// many.
 func (cs *cleanups) begin() bool {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
@@ -154,8 +156,9 @@ func (cs *cleanups) begin() bool {
 	return true
 }
 
-// Later runs f, which asks Redis, in a goroutine that Close waits for, and then ended with its
-// error. It reports false, and runs nothing, if there are too many, or s is driven.
+// Later runs f, which makes a call to Redis, in a goroutine that Close waits for, and then calls
+// ended with the error of f. It runs nothing and reports false if there are too many such
+// goroutines, or if s is driven.
 func (s *Store) Later(f func() error, ended func(error)) bool {
 	if s.driven || !s.cleanups.begin() {
 		return false
@@ -173,8 +176,8 @@ func (cs *cleanups) end() {
 	cs.sending--
 }
 
-// free frees all that waits, and ends when nothing does. What is of a server that is down waits
-// until that answers again, or s is closed.
+// free sends all cleanups that wait, and returns when none is left. Cleanups for a server that is
+// down wait until the server answers again, or until s is closed.
 func (cs *cleanups) free(s *Store) {
 	for {
 		cs.mu.Lock()
@@ -212,7 +215,7 @@ func (cs *cleanups) free(s *Store) {
 	}
 }
 
-// wait waits until nothing is left, for so long at most.
+// wait waits until no goroutine is counted any more, at most for the given time.
 func (cs *cleanups) wait(longest time.Duration) {
 	for end := time.Now().Add(longest); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		cs.mu.Lock()

@@ -62,7 +62,7 @@ func (c *freeing) leave(goroutines, each int) *Store {
 	check.Together(goroutines, func(int) {
 		for range each {
 			d := NewCall(limits, "k", algorithm.HoldCall{Op: algorithm.OpCharge, N: 1, M: 7, Handles: make([]algorithm.Handle, 1)})
-			s.freeAbandoned(d, &batch.HookError{})
+			s.freeUnclaimed(d, &batch.HookError{})
 		}
 	})
 	return s
@@ -100,7 +100,7 @@ func TestLeftBehindClosed(t *testing.T) {
 	s := client.leave(0, 0)
 	s.Close()
 	d := NewCall(s.Limits, "k", algorithm.HoldCall{Op: algorithm.OpCharge, N: 1, M: 7, Handles: make([]algorithm.Handle, 1)})
-	s.freeAbandoned(d, &batch.HookError{})
+	s.freeUnclaimed(d, &batch.HookError{})
 	s.Close()
 	if n := client.sent.Load(); n != 1 {
 		t.Errorf("%d were freed, want 1", n)
@@ -142,7 +142,7 @@ func TestRenewalsInTime(t *testing.T) {
 		s.MaxBatch = 128
 		s.init()
 		s.single = s.newBatcher(s.servers.whole)
-		s.servers.whole.sharding.state.Store(keysTogether)
+		s.servers.whole.sharding.state.Store(oneScript)
 		var ended atomic.Int64
 		calls := make([]Background, renewals)
 		for i := range calls {

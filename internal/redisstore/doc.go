@@ -1,27 +1,33 @@
-// Package redisstore decides in Redis. It knows the client, the keys and the scripts. Of a limiter it
-// knows the name and the numbers, and nothing of results and outage policies.
+// Package redisstore sends the decisions of limiters to Redis, and everything else that changes a
+// key there: settling, releasing and renewing what is held, resetting and banning.
 //
-//	store.go      Store: what decides for one limiter
-//	together.go   Stores of several limiters that decide together
-//	call.go       Call: what is asked about a key, from its caller to the reply
-//	wire.go       what scripts are given (Redis keys, numbers, costs), and how their replies are read
-//	send.go       the one way to Redis: who waits for a call, and for how long, and how its end is recorded
-//	batches.go    calls that share a round trip: one script on a server, and on each node of a Cluster
+// A [Store] belongs to one limiter. NewStore gets a client of go-redis, the limits and name of the
+// limiter, and the [Hooks] that notify the limiter of failures. A Store knows keys, scripts and
+// replies. The package that imports it, core, turns replies into results and decides by the outage
+// policy when a call fails. Package core/guard, above core, is the middleware for requests.
+//
+// The files:
+//
+//	store.go      Store: decides for one limiter
+//	together.go   Together: decides for several limiters by one script
+//	call.go       Call: one call about one key; sends it again if that is safe
+//	wire.go       the arguments of scripts (Redis keys, numbers, costs), and how replies are read
+//	send.go       sends one round trip: who waits for it and for how long, and how its end is recorded
+//	batches.go    calls that share a round trip, in one script or in a pipeline of scripts
 //	script.go     a script as a command, and EVAL after NOSCRIPT
-//	deadline.go   until when callers wait and calls may take, by timers that many share
-//	sha1.go       the digest of a script, which programs in FIPS mode may not have; sha1_go125.go before Go 1.26
-//	options.go    the client's options, by which a call may end sooner than its timeout
+//	deadline.go   deadlines of calls and callers, by timers that many of them share
+//	sha1.go       the digest of a script, which FIPS mode may forbid; sha1_go125.go is for Go before 1.26
+//	options.go    the client's options that may end a call before its timeout
 //	fault.go      how the failure of a call is recorded
 //	cleanup.go    frees what is held for callers that have left
-//	background.go calls that nobody waits for, many in one script: renewals, leases that are settled
-//	servers.go    Servers: what all limiters over one client know of its servers; Server: one of them, or a node of a Cluster
+//	background.go calls that no caller waits for, many in one script: renewals, settlements of leases
+//	servers.go    Servers: the knowledge that all limiters over one client share; node: one server
 //	sharding.go   finds out whether one script may have the keys of several calls
-//	prober.go     how package health finds out whether a server can decide
-//	check.go      what Limiter.Check says
+//	prober.go     makes the trial calls by which package health watches a server
+//	check.go      Limiter.Check
 //
-// What it is given: a client of go-redis, the limits of a limiter, and Hooks. What it gives: a [Store],
-// which decides, settles, resets and blocks, and which says by Check what is wrong with a server. Package
-// health decides when a server is asked again; package diagnose says what an error means.
-//
-// Scripts and replies are those of package algorithm; who waits for whom is package batch's.
+// The packages below this one: algorithm writes the scripts and reads their replies; batch lets
+// calls share round trips; health decides when a server is down and when to try it again; diagnose
+// says what an error means; key encodes a user's key for a Redis key; hook has the type in which
+// Store.Servers reports the state of each server to administrators.
 package redisstore

@@ -2,8 +2,9 @@ package redisstore
 
 import "github.com/redis/go-redis/v9"
 
-// optionsOf returns the options by which the connections of a client work, or nil for a client that
-// is not one of go-redis's own. A connection's ReadTimeout and WriteTimeout are then
+// optionsOf returns the options of the connections of a client, or nil for a client that is not
+// go-redis's own. In these options go-redis has replaced what the user gave: -1 of the user's is 0
+// here. ReadTimeout and WriteTimeout are
 //
 //	positive  the longest that it waits for a step of a call, if the context does not end before
 //	0         as long as the context lasts

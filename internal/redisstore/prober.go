@@ -15,19 +15,19 @@ import (
 )
 
 // A prober lets package health find out whether a server can decide.
-type prober struct{ sv *Server }
+type prober struct{ node *node }
 
 // Probe makes the server decide once, on keys that nothing else uses, by the limits of any open Store.
 // The time that it takes to find the server of a key counts as part of the probe.
 func (p prober) Probe(ctx context.Context, lastError error) (health.Outcome, error) {
-	st := p.sv.servers.anOpenStore()
+	st := p.node.servers.anOpenStore()
 	if st == nil {
 		return health.NotProbed, nil
 	}
-	k, began := p.sv.probeKey(), time.Now()
+	k, began := p.node.probeKey(), time.Now()
 	err := batch.Catch(func() error { // hooks of the client may panic
-		return st.callWithin(ctx, func(ctx context.Context) error {
-			client, moved := p.sv.servers.node(ctx, p.sv, st, k)
+		return st.boundedByCtx(ctx, func(ctx context.Context) error {
+			client, moved := p.node.servers.probeClient(ctx, p.node, st, k)
 			if moved {
 				return errMoved
 			}
@@ -38,7 +38,7 @@ func (p prober) Probe(ctx context.Context, lastError error) (health.Outcome, err
 		})
 	})
 	switch {
-	case err == nil, errors.Is(err, errMoved) && p.sv == p.sv.servers.whole: // a Cluster as a whole is never replaced: it has got its topology
+	case err == nil, errors.Is(err, errMoved) && p.node == p.node.servers.whole: // a Cluster as a whole is never replaced: it has got its topology
 		return health.Answered, nil
 	case errors.Is(err, errMoved):
 		return health.Replaced, nil
@@ -58,17 +58,17 @@ var errMoved = errors.New("another server has the keys")
 // also sends a PING: otherwise each probe would keep a connection of the pool for seconds, until none
 // is left.
 func (p prober) dial(ctx context.Context, lastError error) error {
-	node := p.sv.node.Value()
+	client := p.node.client.Value()
 	timedOut := diagnose.IsTimeout(lastError)
-	if node == nil || !diagnose.IsDial(lastError) && (!timedOut || node.PoolStats().IdleConns > 0) {
+	if client == nil || !diagnose.IsDial(lastError) && (!timedOut || client.PoolStats().IdleConns > 0) {
 		return nil
 	}
-	conn, err := node.Options().Dialer(ctx, node.Options().Network, node.Options().Addr)
+	conn, err := client.Options().Dialer(ctx, client.Options().Network, client.Options().Addr)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = conn.Close() }()
-	if !timedOut || p.sv.servers.ctxDeadlines {
+	if !timedOut || p.node.servers.ctxDeadlines {
 		return nil
 	}
 	deadline, _ := ctx.Deadline()
@@ -90,21 +90,21 @@ const (
 // Address returns the server's address. For the master behind Sentinel it is the address in the last
 // error, or that of a new connection.
 func (p prober) Address(ctx context.Context, lastError error) string {
-	node := p.sv.node.Value()
-	if p.sv.addr != failoverAddr || node == nil {
-		return p.sv.addr
+	client := p.node.client.Value()
+	if p.node.addr != failoverAddr || client == nil {
+		return p.node.addr
 	}
 	var op *net.OpError
 	if !errors.As(lastError, &op) || op.Addr == nil {
 		ctx, cancel := context.WithTimeout(ctx, addressTime)
 		defer cancel()
-		conn, err := node.Options().Dialer(ctx, node.Options().Network, p.sv.addr)
+		conn, err := client.Options().Dialer(ctx, client.Options().Network, p.node.addr)
 		if err == nil {
 			defer func() { _ = conn.Close() }()
 			return conn.RemoteAddr().String()
 		}
 		if !errors.As(err, &op) || op.Addr == nil {
-			return p.sv.addr
+			return p.node.addr
 		}
 	}
 	return op.Addr.String()

@@ -11,10 +11,10 @@ type Client interface {
 	Process(ctx context.Context, cmd redis.Cmder) error
 }
 
-// A script is a Lua script and how Redis is asked to run it: by the digest by which Redis knows it,
-// or as a whole. All are arguments of a command.
+// A script is a Lua script. It is sent as its digest, by which Redis knows scripts that it has run
+// before, or as a whole. The fields are of type any because they become arguments of a command.
 type script struct {
-	name, text any // "evalsha" and the digest, or "eval" and the source
+	verb, body any // "evalsha" and the digest, or "eval" and the source
 	source     any
 	undeclared bool // see algorithm.Form
 }
@@ -26,13 +26,13 @@ func newScript(source string, undeclared bool) script {
 	return script{"eval", source, source, undeclared}
 }
 
-// scriptArgs is how many of a script's arguments command fills in.
+// scriptArgs is how many arguments come before the keys. The method command fills them in.
 const scriptArgs = 3
 
 // command returns the command that runs the script, if Redis has it, on as many keys as are given.
 // The first scriptArgs of args are filled in.
 func (s script) command(ctx context.Context, args []any, keys int) onceCmd {
-	args[0], args[1], args[2] = s.name, s.text, keys
+	args[0], args[1], args[2] = s.verb, s.body, keys
 	if s.undeclared {
 		args[2] = 0
 		args = append(args, keys)
@@ -40,10 +40,10 @@ func (s script) command(ctx context.Context, args []any, keys int) onceCmd {
 	return s.newCommand(ctx, args)
 }
 
-// newCommand returns the command of these arguments. One with undeclared keys goes to the server
-// that has the first of them. Unlike one with declared keys it is never redirected: after a
-// redirect a server would also decide on keys of a slot that is moving to it, and have not come
-// yet.
+// newCommand returns the command of these arguments. With undeclared keys it goes to the server
+// that has the first of the keys, and is never redirected, unlike a command with declared keys.
+// After a redirect, a server would also decide on keys of a slot that is moving to it and that have
+// not arrived yet.
 func (s script) newCommand(ctx context.Context, args []any) onceCmd {
 	cmd := onceCmd{redis.NewIntSliceCmd(ctx, args...)}
 	if s.undeclared {
@@ -52,15 +52,18 @@ func (s script) newCommand(ctx context.Context, args []any) onceCmd {
 	return cmd
 }
 
-// run runs the script.
-func (s script) run(ctx context.Context, client Client, args []any, keys int, loaded func(context.Context)) ([]int64, error) {
+// eval runs the script and returns its reply. loaded, if it is not nil, is called if Redis does not
+// have the script.
+func (s script) eval(ctx context.Context, client Client, args []any, keys int, loaded func(context.Context)) ([]int64, error) {
 	cmd := s.command(ctx, args, keys)
-	reply, err := s.reply(ctx, client, cmd, client.Process(ctx, cmd), loaded)
-	return reply, unsent(err) // of a pipeline some commands may have been sent
+	sendErr := client.Process(ctx, cmd)
+	reply, err := s.reply(ctx, client, cmd, sendErr, loaded)
+	return reply, unsent(err) // not so for a pipeline, which may have sent some of its commands: see sendPipelined
 }
 
-// reply returns the reply to cmd, which was sent and returned err. EVAL follows only where Redis
-// replied that it does not have the script, so that a decision is never run twice.
+// reply returns the reply to cmd, which was sent and returned err. It sends the whole script with
+// EVAL only if Redis has replied that it does not have the script, so that no decision is made
+// twice.
 func (s script) reply(ctx context.Context, client Client, cmd onceCmd, err error, loaded func(context.Context)) ([]int64, error) {
 	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
 		if loaded != nil {
@@ -74,9 +77,9 @@ func (s script) reply(ctx context.Context, client Client, cmd onceCmd, err error
 	return cmd.Val(), err
 }
 
-// A onceCmd is sent once. go-redis repeats other commands when their reply is lost, and each
-// repetition would charge again.
+// A onceCmd is a command that is sent once. go-redis repeats other commands when their reply is
+// lost, and each repetition would charge again.
 type onceCmd struct{ *redis.IntSliceCmd }
 
-// NoRetry has go-redis not send the command again.
+// NoRetry tells go-redis not to send the command again.
 func (onceCmd) NoRetry() bool { return true }

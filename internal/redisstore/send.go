@@ -9,132 +9,167 @@ import (
 	"github.com/redislimit/redislimit/internal/batch"
 )
 
-// send makes the calls of members in one round trip, and records how that ended. This is the one
-// way to Redis of all that decides: a caller who goes alone sends for himself, in his own
-// goroutine. A caller waits until callerEnd, or if that is nil for the whole call. (Probes and what
-// is found out of a server go by Store.call.)
+// A roundTrip is calls that are sent together.
+type roundTrip struct {
+	node  *node
+	calls []*Call
+	place batch.Place[*Call] // among the calls in flight, of a call that does not wait for a batch
+	began time.Time
+	end   *sharedTimer // ends when the server should have answered
+}
+
+// send sends calls to a server in one round trip and records how that ended. It returns the error
+// of the round trip; after nil, each call has its own error. Decisions and all other calls that
+// change a user's key are sent by this method. Probes and checks are not: they use Store.bounded.
 //
-// Where the client ends a call with its context's deadline, the call is made in this goroutine:
-// another one took a lone call 39 % longer. A caller who cancels does not end it; if it fails,
-// package core returns the error of ctx. Any other call is made in another goroutine. So is one to
-// a server that is far, whose connection is made although its first caller has left. A caller with
-// less time, or who has waited before, leaves the call: it may take its whole timeout.
-func (s *Store) send(ctx context.Context, sv *Server, members []*Call, place batch.Place[*Call], callerEnd *sharedTimer) error {
-	c := calls{sv, members, place, time.Now()}
-	callEnd := s.deadlines.at(c.begun)
-	hasWaited := callerEnd != nil && callerEnd != callEnd
-	if !s.servers.ctxDeadlines || sv.health.SlowToConnect() || hasWaited || s.hasLessTime(ctx) {
-		return s.sendBeside(ctx, c, callEnd, cmp.Or(callerEnd, callEnd))
+// The server has the timeout, from now on, to answer. The caller waits until callerEnd, which is
+// earlier if the caller has waited in this process before. A nil callerEnd means that the caller
+// waits for the whole round trip, as batches and calls in the background do. A caller that has to
+// leave early, because of callerEnd or the deadline of ctx, leaves the round trip to a goroutine,
+// which records whether the server answers in time.
+//
+//	client        new connections  caller         sent by             caller waits for
+//	ends calls    in time          stays          its own goroutine   the reply or the end of the round trip
+//	ends calls    in time          leaves early   another goroutine   the reply, callerEnd or the end of ctx
+//	ends calls    may be late      any            another goroutine   the same
+//	does not      any              any            another goroutine   the same
+//
+// "Ends calls" means that the client gives up when the context that it gets has ended: see
+// endsWithContext. "May be late" is [health.Monitor.SlowToConnect]: the client then gets more time
+// than the timeout, so that the connection is made for the next caller.
+//
+// The first row is the usual one: in another goroutine a lone call took 39 % longer. Its caller
+// waits for the reply even if ctx is canceled meanwhile; if the call then fails, package core
+// returns the error of ctx.
+func (s *Store) send(ctx context.Context, n *node, calls []*Call, place batch.Place[*Call], callerEnd *sharedTimer) error {
+	now := time.Now()
+	trip := roundTrip{n, calls, place, now, s.deadlines.at(now)}
+	leavesEarly := callerEnd.endsBefore(trip.end) || s.hasLessTime(ctx)
+	if !s.servers.ctxDeadlines || n.health.SlowToConnect() || leavesEarly {
+		return s.sendBeside(ctx, trip, callerEnd)
 	}
-	return s.finish(ctx, c, func() error {
-		return batch.Catch(func() error { return s.carry(deadlineContext{ctx, callEnd}, sv, members) })
+	return s.finish(ctx, trip, func() error {
+		return batch.Catch(func() error { return s.execute(deadlineContext{ctx, trip.end}, n, calls) })
 	})
 }
 
-// calls are those of one round trip.
-type calls struct {
-	sv      *Server
-	members []*Call
-	place   batch.Place[*Call] // of one that goes alone
-	begun   time.Time
-}
-
-// sendBeside makes the calls in a goroutine, which is abandoned after the timeout: it holds a
-// connection of the client's pool until the read timeout, so that there are at most as many of them
-// as the pool has connections.
-func (s *Store) sendBeside(ctx context.Context, c calls, callEnd, callerEnd *sharedTimer) error {
-	connEnd := callEnd
-	if c.sv.health.SlowToConnect() { // a new connection may take longer
-		connEnd = s.farDeadlines.at(c.begun)
+// sendBeside sends a round trip in a goroutine of its own, and waits for it as long as the caller
+// does.
+//
+// Until trip.end somebody waits for the reply: the caller, or a goroutine once the caller has left.
+// After that the goroutine that sends is abandoned. It holds a connection of the client's pool
+// until the client gives up, so there are no more such goroutines than the pool has connections.
+//
+// What the calls hold is freed if no caller gets it:
+//
+//	the round trip fails, or ends too late   finish frees it
+//	it succeeds after its caller has left    abandoned frees it
+//	it succeeds after trip.end               endedLate frees it
+//
+// In the last case finish has freed slots before. That is harmless: it frees them by the id of
+// their hold, which no other hold has, and does not know of anything else that is held.
+func (s *Store) sendBeside(ctx context.Context, trip roundTrip, callerEnd *sharedTimer) error {
+	connectEnd := trip.end
+	if trip.node.health.SlowToConnect() {
+		connectEnd = s.connectDeadlines.at(trip.began)
 	}
-	call := deadlineContext{ctx, connEnd}
-	asked := batch.Go(func() error { return s.carry(call, c.sv, c.members) }, func(err error) {
-		if err == nil {
-			c.sv.health.Answered(c.begun, c.members[0].wrote())
-		}
-		s.freeAll(c.members, err)
-	})
-	end := func() error {
-		return s.finish(ctx, c, func() error { return asked.Take(context.DeadlineExceeded) })
+	sending := batch.Go(func() error {
+		return s.execute(deadlineContext{ctx, connectEnd}, trip.node, trip.calls)
+	}, func(err error) { s.endedLate(trip, err) })
+	finish := func() error {
+		return s.finish(ctx, trip, func() error { return sending.Take(context.DeadlineExceeded) })
 	}
 	select {
-	case <-asked.Done():
-	case <-callerEnd.done:
+	case <-sending.Done():
+	case <-cmp.Or(callerEnd, trip.end).done:
 	case <-ctx.Done():
 	}
-	if isClosed(asked.Done()) || callerEnd == callEnd && isClosed(callerEnd.done) {
-		return end()
+	if isClosed(sending.Done()) || isClosed(trip.end.done) {
+		return finish()
 	}
-	go func() { // waits on without the caller, to record how the server does
+	go func() {
 		select {
-		case <-asked.Done():
-		case <-callEnd.done:
+		case <-sending.Done():
+		case <-trip.end.done:
 		}
-		s.abandoned(c.members[0], end())
+		// Only a lone call holds anything here: the ctx of a batch never ends, and calls in the
+		// background begin no hold.
+		s.callerLeft(trip.calls[0], finish())
 	}()
 	return cmp.Or(ctx.Err(), s.timeoutError())
 }
 
-// finish waits until the calls have ended, records how, and has another begin. If wait does not return,
-// a hook of the client has ended this goroutine, and the replies are lost.
-func (s *Store) finish(ctx context.Context, c calls, wait func() error) error {
+// endedLate gets the outcome of a round trip that finish has recorded as a timeout.
+func (s *Store) endedLate(trip roundTrip, err error) {
+	if err == nil {
+		trip.node.health.Answered(trip.began, trip.calls[0].wrote())
+	}
+	s.freeAllUnclaimed(trip.calls, err)
+}
+
+// finish waits for a round trip, records how it ended, and lets the next batch start. If wait does not
+// return, a hook of the client has ended this goroutine, and the replies are lost.
+func (s *Store) finish(ctx context.Context, trip roundTrip, wait func() error) error {
 	returned := false
 	defer func() {
-		c.place.Release()
+		trip.place.Release()
 		if !returned {
-			s.freeAll(c.members, &batch.HookError{})
+			s.freeAllUnclaimed(trip.calls, &batch.HookError{})
 		}
 	}()
 	err := wait()
 	switch {
 	case err == nil:
 		if s.servers.cluster != nil {
-			s.servers.topologyKnown.Store(true)
+			s.servers.topologyKnown.Store(true) // go-redis needed it to find the server
 		}
-		c.sv.health.Answered(c.begun, c.members[0].wrote())
-		if len(c.members) > 1 {
-			s.failEach(ctx, c)
+		// The first call stands for all: one write is enough to show that the server accepts writes.
+		trip.node.health.Answered(trip.began, trip.calls[0].wrote())
+		if len(trip.calls) > 1 {
+			s.failEach(ctx, trip)
 		}
-	case !again(err):
-		err = s.failed(ctx, c.sv, c.members[0], err, c.begun)
-		s.freeAll(c.members, err) // and an abandoned call may still write to them
+	case !notDone(err):
+		err = s.failed(ctx, trip.node, trip.calls[0], err, trip.began)
+		s.freeAllUnclaimed(trip.calls, err)
 	}
 	returned = true
 	return err
 }
 
-// failEach records the members that have an error of their own. That of a part is one failure of
-// the server, and not one for each of its members.
-func (s *Store) failEach(ctx context.Context, c calls) {
+// failEach records the failures of calls that have an error of their own. One script of several may
+// have failed: that is one failure of the server, and not one for each call in the script.
+func (s *Store) failEach(ctx context.Context, trip roundTrip) {
 	var known map[*partError]error
-	for _, m := range c.members {
-		if m.err == nil || errors.Is(m.err, batch.ErrRetryAlone) {
+	for _, d := range trip.calls {
+		if d.err == nil || errors.Is(d.err, batch.ErrRetryAlone) {
 			continue
 		}
-		var p *partError // it escapes: not declared for those without an error
+		var part *partError // declared here because it escapes: a call without an error allocates nothing
 		switch {
-		case !errors.As(m.err, &p):
-			m.err = s.failed(ctx, c.sv, m, m.err, c.begun)
-		case known[p] != nil:
-			m.err = known[p]
+		case !errors.As(d.err, &part):
+			d.err = s.failed(ctx, trip.node, d, d.err, trip.began)
+		case known[part] != nil:
+			d.err = known[part]
 		default:
-			m.err = s.failed(ctx, c.sv, m, p.error, c.begun)
+			d.err = s.failed(ctx, trip.node, d, part.error, trip.began)
 			if known == nil {
 				known = make(map[*partError]error)
 			}
-			known[p] = m.err
+			known[part] = d.err
 		}
-		s.freeAbandoned(m, m.err)
+		s.freeUnclaimed(d, d.err)
 	}
 }
 
-// freeAll frees what is held for members that all got an error, or whose reply comes too late.
-func (s *Store) freeAll(members []*Call, err error) {
-	for _, m := range members {
-		of := err
-		if of == nil { // else an abandoned call may still write to m
-			of = m.err
+// freeAllUnclaimed frees what the calls of a round trip hold that ended with err, and whose replies
+// nobody takes. The error of a call itself may be read only if err is nil: after an error an
+// abandoned goroutine may still write to the call.
+func (s *Store) freeAllUnclaimed(calls []*Call, err error) {
+	for _, d := range calls {
+		if err == nil {
+			s.freeUnclaimed(d, d.err)
+		} else {
+			s.freeUnclaimed(d, err)
 		}
-		s.freeAbandoned(m, of)
 	}
 }

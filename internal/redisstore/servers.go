@@ -19,7 +19,7 @@ import (
 )
 
 // Servers is what this process knows of the servers behind one client. All limiters over the client
-// share it, so that a server that is down is found out once.
+// share it, so that only one of them has to find out that a server is down.
 type Servers struct {
 	client       Client
 	cluster      *redis.ClusterClient // or nil
@@ -27,26 +27,29 @@ type Servers struct {
 	options      *redis.Options       // see optionsOf; or nil
 	ctxDeadlines bool                 // the client itself ends a call with its context
 
-	whole         *Server // a single server, a Cluster before its topology is known, or what go-redis does not tell nodes of
+	whole         *node // the single server, a Cluster before its topology is known, or a client whose nodes are unknown
 	topologyKnown atomic.Bool
 	created       time.Time
-	reloadedAt    atomic.Int64                       // when the topology was last reloaded because a node was down; since created
-	byAddr        atomic.Pointer[map[string]*Server] // the nodes of a Cluster, the shards of a Ring; copied when it changes
+	reloadedAt    atomic.Int64                     // when the topology was last reloaded because a node was down; since created
+	byAddr        atomic.Pointer[map[string]*node] // the nodes of a Cluster, the shards of a Ring; copied when it changes
 
 	timeout   time.Duration // of all Stores
 	listeners health.Listeners
 
 	mu     sync.Mutex
-	stores []weak.Pointer[Store] // of which some may be closed
+	stores []weak.Pointer[Store] // some of them may be closed
 
-	movingSince, movingLast time.Time // the first and the last error of hash slots that are being moved, of those with no logPause between
+	// movingSince and movingLast are the times of the first and the last error of the current move of
+	// hash slots: errors that are no more than movingPause apart belong to one move.
+	movingSince, movingLast time.Time
 }
 
-// A Server is what this process knows of one server: its health, and whether a script may have the keys
-// of several decisions.
-type Server struct {
+// A node is what this process knows of one server: its health, and whether one script may have the
+// keys of several decisions. The server is a single one, a node of a Cluster or a shard of a Ring.
+// One more node, Servers.whole, stands for all servers of a client that are not told apart.
+type node struct {
 	addr    string
-	node    weak.Pointer[redis.Client] // or nil, where the client itself is asked
+	client  weak.Pointer[redis.Client] // of this server; nil for a Cluster or Ring as a whole, and other clients
 	servers *Servers
 	health  *health.Monitor
 	gone    atomic.Bool // it is no longer part of the Cluster
@@ -58,68 +61,70 @@ type Server struct {
 }
 
 const (
-	// poolOfOthers is how many connections a client is assumed to have that does not say so: a Cluster or
-	// Ring as a whole, and a client that is not go-redis's own.
-	poolOfOthers = 10
-	// anyKey is the key that a probe uses while no key of the server is known.
-	anyKey = "~probe"
+	// assumedPoolSize is the size of the connection pool that is assumed for a client that does not
+	// reveal it: a Cluster or Ring as a whole, or a client that is not go-redis's own.
+	assumedPoolSize = 10
+	// defaultProbeKey is the user's key of a probe while no key of the server is known. As it
+	// begins with "~", package key stores its digest, which no other user's key has.
+	defaultProbeKey = "~probe"
 )
 
-func newServer(s *Servers, addr string, node *redis.Client) *Server {
-	sv := &Server{addr: addr, servers: s, key: anyKey}
-	pool := poolOfOthers
-	if node != nil {
-		sv.node, pool = weak.Make(node), node.Options().PoolSize
+func newNode(s *Servers, addr string, client *redis.Client) *node {
+	n := &node{addr: addr, servers: s, key: defaultProbeKey}
+	pool := assumedPoolSize
+	if client != nil {
+		n.client, pool = weak.Make(client), client.Options().PoolSize
 	}
-	sv.health = health.NewMonitor(health.Config{Timeout: s.timeout, PoolSize: pool, Prober: prober{sv}, Listeners: &s.listeners})
-	return sv
+	n.health = health.NewMonitor(health.Config{Timeout: s.timeout, PoolSize: pool, Prober: prober{n}, Listeners: &s.listeners})
+	return n
 }
 
 // up reports whether decisions are sent to the server.
-func (sv *Server) up() bool { return sv.health.Up() }
+func (n *node) up() bool { return n.health.Up() }
 
 // await waits for the server on behalf of a decision on k: see [health.Monitor.Await].
-func (sv *Server) await(ctx context.Context, k string, until <-chan struct{}) bool {
-	if !sv.up() {
-		sv.noteKey(k)
+func (n *node) awaitUp(ctx context.Context, k string, until <-chan struct{}) bool {
+	if !n.up() {
+		n.noteKey(k)
 	}
-	return sv.health.Await(ctx, until)
+	return n.health.Await(ctx, until)
 }
 
 // noteKey remembers the user's key of the last decision that needed the server, so that a probe uses a
 // key of the same hash slot. A single server has all hash slots.
-func (sv *Server) noteKey(k string) {
-	if sv.servers.cluster == nil && sv.servers.ring == nil {
+func (n *node) noteKey(k string) {
+	if n.servers.cluster == nil && n.servers.ring == nil {
 		return
 	}
-	sv.mu.Lock()
-	defer sv.mu.Unlock()
-	sv.key = k
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.key = k
 }
 
 // probeKey returns the key that noteKey remembered last.
-func (sv *Server) probeKey() string {
-	sv.mu.Lock()
-	defer sv.mu.Unlock()
-	return sv.key
+func (n *node) probeKey() string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.key
 }
 
-// shared has the Servers of each client and Timeout. It keeps neither alive.
+// shared has the Servers of each client and Timeout. It keeps neither of them alive.
 var shared = struct {
 	sync.Mutex
 
 	byClient map[sharedKey]weak.Pointer[Servers]
 }{byClient: make(map[sharedKey]weak.Pointer[Servers])}
 
-// A sharedKey is who shares what is known of servers. Limiters with another Timeout find out by
-// themselves: what is down for one may be up for another.
+// A sharedKey identifies the limiters that share a Servers. Limiters with different Timeouts do not
+// share: a slow server may be down for one and up for the other.
 type sharedKey struct {
 	client  any // a weak pointer
 	timeout time.Duration
 }
 
-// serversOf returns the Servers of client. Of clients that are not go-redis's own nothing is known
-// that could tell two of them apart: each call gets its own.
+// serversOf returns the Servers of client, which all limiters over the client share. For a client
+// that is not go-redis's own, nothing is known that tells it from another: each NewStore gets a
+// Servers of its own.
 func serversOf(client Client, timeout time.Duration) *Servers {
 	key := sharedKey{timeout: timeout}
 	switch c := client.(type) {
@@ -165,8 +170,8 @@ func newServers(client Client, timeout time.Duration) *Servers {
 	}
 	s.options = optionsOf(client)
 	s.ctxDeadlines = endsWithContext(s.options)
-	s.whole = newServer(s, addr, single)
-	s.byAddr.Store(&map[string]*Server{})
+	s.whole = newNode(s, addr, single)
+	s.byAddr.Store(&map[string]*node{})
 	return s
 }
 
@@ -185,8 +190,8 @@ func (s *Servers) add(st *Store) {
 // storeClosed makes each server notify a Store that has closed, and stop probing once none is open.
 func (s *Servers) storeClosed() {
 	s.whole.health.Refresh()
-	for _, sv := range *s.byAddr.Load() {
-		sv.health.Refresh()
+	for _, n := range *s.byAddr.Load() {
+		n.health.Refresh()
 	}
 }
 
@@ -203,8 +208,8 @@ func (s *Servers) openStores() []*Store {
 	return open
 }
 
-// anOpenStore returns a Store with which a server can be probed, or nil. Any Store will do: which server
-// has the Redis keys of a user's key does not depend on the Store.
+// anOpenStore returns a Store with which a server can be probed, or nil. Any Store will do: which
+// server has the Redis keys of a user's key does not depend on the Store.
 func (s *Servers) anOpenStore() *Store {
 	if open := s.openStores(); len(open) > 0 {
 		return open[0]
@@ -213,42 +218,42 @@ func (s *Servers) anOpenStore() *Store {
 }
 
 // of returns the server that has st's Redis keys of the user's key k.
-func (s *Servers) of(ctx context.Context, st *Store, k string) *Server {
-	var node *redis.Client
+func (s *Servers) of(ctx context.Context, st *Store, k string) *node {
+	var client *redis.Client
 	switch {
 	case s.cluster != nil && s.topologyKnown.Load(): // before that MasterForKey would make a call of its own
-		node, _ = s.cluster.MasterForKey(ctx, st.slotKey(k))
+		client, _ = s.cluster.MasterForKey(ctx, st.slotKey(k))
 	case s.ring != nil:
-		node, _ = s.ring.GetShardClientForKey(st.slotKey(k))
+		client, _ = s.ring.GetShardClientForKey(st.slotKey(k))
 	}
-	if node == nil {
+	if client == nil {
 		return s.whole
 	}
-	addr := node.Options().Addr
-	if sv := (*s.byAddr.Load())[addr]; sv != nil {
-		return sv
+	addr := client.Options().Addr
+	if n := (*s.byAddr.Load())[addr]; n != nil {
+		return n
 	}
-	return s.addServer(addr, node)
+	return s.addNode(addr, client)
 }
 
-// node returns the client with which to probe sv, or that another server has the keys of k now. It
-// may ask a Cluster, and so is for the background only.
-func (s *Servers) node(ctx context.Context, sv *Server, st *Store, k string) (client Client, moved bool) {
-	var node *redis.Client
+// probeClient returns the client with which to probe n. It reports moved if another server has the
+// keys of k now. It may have to ask a Cluster, so it is for the background only.
+func (s *Servers) probeClient(ctx context.Context, n *node, st *Store, k string) (client Client, moved bool) {
+	var owner *redis.Client
 	var err error
 	switch {
 	case s.ring != nil:
-		node, err = s.ring.GetShardClientForKey(st.slotKey(k))
+		owner, err = s.ring.GetShardClientForKey(st.slotKey(k))
 	case s.cluster != nil:
 		s.reloadTopology(ctx)
-		if node, err = s.cluster.MasterForKey(ctx, st.slotKey(k)); err == nil {
+		if owner, err = s.cluster.MasterForKey(ctx, st.slotKey(k)); err == nil {
 			s.topologyKnown.Store(true)
 		}
 	}
-	switch known := sv.node.Value(); {
+	switch known := n.client.Value(); {
 	case s.ring == nil && s.cluster == nil:
 		return s.client, false
-	case err == nil && node.Options().Addr != sv.addr:
+	case err == nil && owner.Options().Addr != n.addr:
 		return nil, true
 	case known == nil:
 		return s.client, false
@@ -257,9 +262,10 @@ func (s *Servers) node(ctx context.Context, sv *Server, st *Store, k string) (cl
 	}
 }
 
-// reloadTopology has a Cluster's topology read anew while a node is down: go-redis would do so once
-// a minute. Not by ReloadState: that reads once at a time, so that a node that hangs blocks it
-// until go-redis's ReadTimeout, while each ForEachMaster reads by itself.
+// reloadTopology makes go-redis read a Cluster's topology again while a node is down, which
+// go-redis itself would do once a minute. It does not use ReloadState, which reads only once at a
+// time: a node that hangs would block it until go-redis's ReadTimeout, while each ForEachMaster
+// reads by itself.
 func (s *Servers) reloadTopology(ctx context.Context) {
 	now := int64(time.Since(s.created))
 	last := s.reloadedAt.Load()
@@ -273,52 +279,52 @@ func (s *Servers) reloadTopology(ctx context.Context) {
 	}
 }
 
-// addServer returns a new Server for a node. It is forgotten once go-redis has forgotten the node.
-func (s *Servers) addServer(addr string, node *redis.Client) *Server {
+// addNode returns the node of a server, and makes it if it is not known. It is forgotten once
+// go-redis has forgotten the server's client.
+func (s *Servers) addNode(addr string, client *redis.Client) *node {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	old := *s.byAddr.Load()
-	if sv := old[addr]; sv != nil {
-		return sv
+	if n := old[addr]; n != nil {
+		return n
 	}
-	sv := newServer(s, addr, node)
+	n := newNode(s, addr, client)
 	next := maps.Clone(old)
-	next[addr] = sv
+	next[addr] = n
 	s.byAddr.Store(&next)
 	w := weak.Make(s)
-	runtime.AddCleanup(node, func(addr string) {
+	runtime.AddCleanup(client, func(addr string) {
 		if s := w.Value(); s != nil {
 			s.forget(addr)
 		}
 	}, addr)
-	return sv
+	return n
 }
 
 func (s *Servers) forget(addr string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	next := maps.Clone(*s.byAddr.Load())
-	if sv := next[addr]; sv != nil {
-		sv.gone.Store(true)
+	if n := next[addr]; n != nil {
+		n.gone.Store(true)
 	}
 	delete(next, addr)
 	s.byAddr.Store(&next)
 }
 
-// reloadPause is the time between two times that a Cluster's topology is read because a node is
-// down.
+// reloadPause is the least time between two readings of a Cluster's topology because a node is down.
 const reloadPause = time.Second
 
-// Servers returns how the servers behind the client are, as far as this process knows.
+// Servers returns the state of each server behind the client, as far as this process knows.
 func (s *Store) Servers() []hook.ServerState {
-	servers := slices.SortedFunc(maps.Values(*s.servers.byAddr.Load()), func(a, b *Server) int { return strings.Compare(a.addr, b.addr) })
+	servers := slices.SortedFunc(maps.Values(*s.servers.byAddr.Load()), func(a, b *node) int { return strings.Compare(a.addr, b.addr) })
 	if len(servers) == 0 || !s.servers.whole.up() {
 		servers = append(servers, s.servers.whole)
 	}
 	states := make([]hook.ServerState, len(servers))
-	for i, sv := range servers {
-		seen := sv.health.Snapshot()
-		states[i] = hook.ServerState{Addr: sv.addr, State: seen.State.String(), Since: seen.Since, Cause: seen.Cause}
+	for i, n := range servers {
+		seen := n.health.Snapshot()
+		states[i] = hook.ServerState{Addr: n.addr, State: seen.State.String(), Since: seen.Since, Cause: seen.Cause}
 	}
 	return states
 }

@@ -54,15 +54,15 @@ func TestNodeThatHasLeft(t *testing.T) {
 	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}})
 	defer func() { _ = client.Close() }()
 	st := NewStore(client, testConfig(time.Second))
-	add := func(addr string) *Server {
+	add := func(addr string) *node {
 		node := redis.NewClient(&redis.Options{Addr: addr})
 		defer func() { _ = node.Close() }()
-		sv := st.servers.addServer(addr, node)
-		if sv != st.servers.addServer(addr, node) {
+		n := st.servers.addNode(addr, node)
+		if n != st.servers.addNode(addr, node) {
 			t.Errorf("%s is two servers", addr)
 		}
-		st.addBatcher(sv)
-		return sv
+		st.addBatcher(n)
+		return n
 	}
 	left := add("127.0.0.1:2")
 	eventually(t, "the node is forgotten", func() bool {

@@ -17,16 +17,19 @@ import (
 	"github.com/redislimit/redislimit/internal/diagnose"
 )
 
-// What looks like one server may be a proxy before several, which routes a script by its first key
-// and does not look at the others (twemproxy, Envoy in ring-hash mode). The other keys of a batch
-// would then be counted on the wrong server, without any error. So before the first script with the
-// keys of several decisions it is found out whether the server would see them.
+// A sharding is what is known of one server: whether one script may have the keys of several
+// decisions.
 //
-// A server of a Cluster refuses a script whose keys are of several hash slots. It runs one that
-// does not declare its keys, and gets them as arguments: so do Redis 6.0 to 8.0 and Valkey 8.1,
-// where the script has no line with flags. It checks each command of the script as if it were sent
-// alone, so that a decision on a key that has moved fails by itself, and charges nothing. Other
-// servers may refuse this, or run the script on one of several parts; they get a pipeline of
+// What looks like one server may be a proxy in front of several. Some proxies (twemproxy, Envoy in
+// ring-hash mode) route a script by its first key and do not look at the others. The other keys of
+// a batch would then be counted on the wrong server, without any error. So before the first script
+// with the keys of several decisions, checkSharding finds out whether the server sees all keys.
+//
+// A server of a Cluster refuses a script whose keys have several hash slots. It runs a script that
+// does not declare its keys and gets them as arguments: Redis 6.0 to 8.0 and Valkey 8.1 do so if
+// the script has no line with flags. They check each command of the script as if it were sent
+// alone, so that a decision on a key that has moved fails by itself and charges nothing. Other
+// servers may refuse such a script, or run it on one of several parts. They get a pipeline of
 // scripts.
 type sharding struct {
 	state atomic.Int32
@@ -34,45 +37,47 @@ type sharding struct {
 	check *shardingCheck // in flight, or the last one
 }
 
-// A shardingCheck finds out what is not known yet.
+// A shardingCheck is one attempt to find out.
 type shardingCheck struct {
 	done  chan struct{} // closed when it has ended
 	ended time.Time
 	err   error
 }
 
-// What is known of the keys of several decisions.
+// The states of a sharding.
 const (
 	shardingUnknown int32 = iota
-	keysTogether          // one script may have them
-	keysApart             // no script may
+	oneScript             // one script may have them
+	separateScripts       // no script may
 )
 
 const (
 	// shardingKeys is how many temporary keys the check has. A proxy before two servers, one of
 	// which has a tenth of the keys, has all of them on one in 1 of 800 checks.
 	shardingKeys = 64
-	// shardingTries is how many keys are tried to find those of one server of a Cluster.
+	// shardingTries is how many keys are tried to find enough that are on one server of a Cluster.
 	shardingTries = 100 * shardingKeys
-	// shardingTTL is how long the keys last that could not be deleted.
+	// shardingTTL is how long keys last that could not be deleted.
 	shardingTTL = 10 * time.Second
-	// shardingPause is the time until the next attempt, after one that failed.
+	// shardingPause is the time from an attempt that failed to the next one.
 	shardingPause = time.Second
 )
 
-// apart reports whether it is known that no script may have the keys of several decisions.
-func (sv *Server) apart() bool { return sv.sharding.state.Load() == keysApart }
+// needsSeparateScripts reports whether it is known that no script may have the keys of several
+// decisions.
+func (n *node) needsSeparateScripts() bool { return n.sharding.state.Load() == separateScripts }
 
-func (sv *Server) setApart() { sv.sharding.state.Store(keysApart) }
+func (n *node) setSeparateScripts() { n.sharding.state.Store(separateScripts) }
 
-// knownTogether reports whether it is known that one script may have them.
-func (sv *Server) knownTogether() bool { return sv.sharding.state.Load() == keysTogether }
+// allowsOneScript reports whether it is known that one script may have the keys of several decisions.
+func (n *node) allowsOneScript() bool { return n.sharding.state.Load() == oneScript }
 
 // awaitSharding reports whether one script may have the keys of several decisions. If that is not
-// known yet it waits for the check. It is false after a check to which the server replied with an
-// error; the error is that of a server that did not reply.
-func (sv *Server) awaitSharding(ctx context.Context, st *Store) (bool, error) {
-	check := sv.checkSharding(ctx, st)
+// known yet, it waits for the check. If the server replies to the check with an error,
+// awaitSharding reports false. If the server does not reply, awaitSharding returns the error of the
+// check.
+func (n *node) awaitSharding(ctx context.Context, st *Store) (bool, error) {
+	check := n.checkSharding(ctx, st)
 	if check != nil {
 		select {
 		case <-check.done:
@@ -80,27 +85,27 @@ func (sv *Server) awaitSharding(ctx context.Context, st *Store) (bool, error) {
 			return false, ctx.Err()
 		}
 	}
-	state := sv.sharding.state.Load()
+	state := n.sharding.state.Load()
 	if reply := redis.Error(nil); state != shardingUnknown || check == nil || errors.As(check.err, &reply) {
-		return state == keysTogether, nil
+		return state == oneScript, nil
 	}
 	return false, check.err
 }
 
-// checkSharding returns the check that is in flight, if there is one. If it is not known where a
-// script's keys may be, and no attempt has just failed, it starts one. That is done as soon as a
-// decision waits for a batch, so that the batch need not wait for another round trip.
-func (sv *Server) checkSharding(ctx context.Context, st *Store) *shardingCheck {
-	if sv.sharding.state.Load() != shardingUnknown {
+// checkSharding returns the check that is in flight, or nil. If the sharding is not known, and no
+// attempt has just failed, it starts a check. It is called as soon as a decision waits for a batch,
+// so that the batch itself need not wait for another round trip.
+func (n *node) checkSharding(ctx context.Context, st *Store) *shardingCheck {
+	if n.sharding.state.Load() != shardingUnknown {
 		return nil
 	}
-	client, ok := sv.servers.client.(pipeliner)
-	if !ok || sv.servers.ring != nil {
+	client, ok := n.servers.client.(pipeliner)
+	if !ok || n.servers.ring != nil {
 		return nil
 	}
-	sv.sharding.mu.Lock()
-	defer sv.sharding.mu.Unlock()
-	if last := sv.sharding.check; last != nil {
+	n.sharding.mu.Lock()
+	defer n.sharding.mu.Unlock()
+	if last := n.sharding.check; last != nil {
 		select {
 		case <-last.done:
 			if time.Since(last.ended) < shardingPause {
@@ -111,14 +116,14 @@ func (sv *Server) checkSharding(ctx context.Context, st *Store) *shardingCheck {
 		}
 	}
 	check := &shardingCheck{done: make(chan struct{})}
-	sv.sharding.check = check
+	n.sharding.check = check
 	ctx = context.WithoutCancel(ctx)
 	go func() {
 		defer close(check.done)
 		check.err = batch.Catch(func() error { // a hook of the client may panic: here nobody else would recover
-			return st.call(ctx, sv.health.CallTimeout(), func(ctx context.Context) error {
-				state, err := sv.seenTogether(ctx, client, st.head)
-				sv.sharding.state.CompareAndSwap(shardingUnknown, state)
+			return st.bounded(ctx, n.health.CallTimeout(), func(ctx context.Context) error {
+				state, err := n.detectSharding(ctx, client, st.head)
+				n.sharding.state.CompareAndSwap(shardingUnknown, state)
 				return err
 			})
 		})
@@ -127,7 +132,7 @@ func (sv *Server) checkSharding(ctx context.Context, st *Store) *shardingCheck {
 	return check
 }
 
-// countKeys returns how many of its keys a script sees.
+// countKeys is a script that returns how many of its keys it sees.
 const countKeys = `
 local seen = 0
 for _, key in ipairs(KEYS) do
@@ -135,7 +140,7 @@ for _, key in ipairs(KEYS) do
 end
 return seen`
 
-// changeKeys does so with keys that are not declared, and changes them to 2.
+// changeKeys is a script that does the same with keys that are not declared, and changes them to 2.
 const changeKeys = `
 local seen = 0
 for _, key in ipairs(ARGV) do
@@ -144,11 +149,11 @@ for _, key in ipairs(ARGV) do
 end
 return seen`
 
-// seenTogether writes keys of several hash slots of the server, each by a command of its own, looks
-// whether one script sees all of them, and deletes them: all in one round trip, with no command
-// that a decision does not need.
-func (sv *Server) seenTogether(ctx context.Context, client pipeliner, head string) (int32, error) {
-	keys := sv.shardingCheckKeys(ctx, head)
+// detectSharding writes keys of several hash slots of the server, each by a command of its own,
+// finds out whether one script sees all of them, and deletes them. This takes one round trip, and
+// no command that a decision does not need.
+func (n *node) detectSharding(ctx context.Context, client pipeliner, head string) (int32, error) {
+	keys := n.shardingCheckKeys(ctx, head)
 	if len(keys) < 2 {
 		return shardingUnknown, nil // a server with few slots
 	}
@@ -158,7 +163,7 @@ func (sv *Server) seenTogether(ctx context.Context, client pipeliner, head strin
 		for _, k := range keys {
 			pipe.Set(ctx, k, 1, shardingTTL)
 		}
-		if sv.servers.cluster != nil {
+		if n.servers.cluster != nil {
 			args := make([]any, len(keys))
 			for i, k := range keys {
 				args[i] = k
@@ -175,37 +180,37 @@ func (sv *Server) seenTogether(ctx context.Context, client pipeliner, head strin
 	})
 	seen, evalErr := eval.Int()
 	switch {
-	case diagnose.HasCode(evalErr, "CROSSSLOT"), sv.servers.cluster != nil && refusesUndeclared(evalErr):
-		return keysApart, nil
-	case evalErr == nil && seen == len(keys) && (sv.servers.cluster == nil || allChanged(gets)):
-		return keysTogether, nil
+	case diagnose.HasCode(evalErr, "CROSSSLOT"), n.servers.cluster != nil && refusesUndeclared(evalErr):
+		return separateScripts, nil
+	case evalErr == nil && seen == len(keys) && (n.servers.cluster == nil || allChanged(gets)):
+		return oneScript, nil
 	case err != nil:
 		return shardingUnknown, err
 	}
-	return keysApart, nil
+	return separateScripts, nil
 }
 
-// allChanged reports whether commands of their own see what changeKeys wrote.
+// allChanged reports whether single commands have seen what changeKeys wrote.
 func allChanged(gets []*redis.StringCmd) bool {
 	return !slices.ContainsFunc(gets, func(get *redis.StringCmd) bool { return get.Val() != "2" })
 }
 
-// refusesUndeclared reports whether err is of a server that does not run scripts with undeclared
-// keys of several slots, and not only of one key that has just moved.
+// refusesUndeclared reports whether err comes from a server that does not run scripts with
+// undeclared keys of several slots, and not only from one key that has just moved.
 func refusesUndeclared(err error) bool {
 	var reply redis.Error
 	return errors.As(err, &reply) && strings.HasPrefix(reply.Error(), "ERR ") && !strings.Contains(reply.Error(), "non local key")
 }
 
-// shardingCheckKeys returns keys of the server that no decision has: theirs go on after the brace.
-// Each has a random text of its own: hashes that proxies use (fnv1a_64) are nearly the same for
-// texts that differ in the last characters only.
-func (sv *Server) shardingCheckKeys(ctx context.Context, head string) []string {
+// shardingCheckKeys returns keys of the server that no decision has: the keys of decisions continue
+// after the brace. Each key has a random text of its own, because hashes that proxies use
+// (fnv1a_64) are nearly the same for texts that differ only in their last characters.
+func (n *node) shardingCheckKeys(ctx context.Context, head string) []string {
 	keys := make([]string, 0, shardingKeys)
 	for range shardingTries {
 		key := head + "~shard-" + strconv.FormatUint(rand.Uint64(), 36) + "}"
-		if c := sv.servers.cluster; c != nil {
-			if node, err := c.MasterForKey(ctx, key); err != nil || node.Options().Addr != sv.addr {
+		if c := n.servers.cluster; c != nil {
+			if client, err := c.MasterForKey(ctx, key); err != nil || client.Options().Addr != n.addr {
 				continue
 			}
 		}

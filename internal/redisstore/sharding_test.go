@@ -151,7 +151,7 @@ func TestSharding(t *testing.T) {
 					t.Errorf("it took %d round trips, want one", p.trips)
 				}
 				p.ask(t, s, c.together, nil, 0)
-				if s.servers.whole.apart() == c.together {
+				if s.servers.whole.needsSeparateScripts() == c.together {
 					t.Error("later decisions do not know it")
 				}
 				for _, shard := range p.shards {
@@ -192,7 +192,7 @@ func TestShardingUnknown(t *testing.T) {
 				c.spoil(p)
 				p.ask(t, s, false, c.want, 1)
 				p.ask(t, s, false, nil, 0)
-				if s.servers.whole.apart() {
+				if s.servers.whole.needsSeparateScripts() {
 					t.Error("it counts as known")
 				}
 				p.mu.Lock()

@@ -61,7 +61,7 @@ func TestTogether(t *testing.T) {
 		"a client of no kind": {[]Part{open(&strangeClient{}, "a", time.Second, algorithm.GCRA), open(&strangeClient{}, "b", time.Second, algorithm.GCRA)}, false, false},
 	} {
 		server := c.parts[0].Store.servers.whole
-		for state, want := range map[int32]bool{shardingUnknown: c.unknown, keysApart: c.unknown, keysTogether: c.together} {
+		for state, want := range map[int32]bool{shardingUnknown: c.unknown, separateScripts: c.unknown, oneScript: c.together} {
 			server.sharding.state.Store(state)
 			server.health.Failed(health.Unavailable, time.Now(), time.Second, errDial) // nothing is found out
 			got, err := Together(t.Context(), c.parts)

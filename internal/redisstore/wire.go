@@ -12,34 +12,34 @@ import (
 	"github.com/redislimit/redislimit/internal/key"
 )
 
-// Limits are limits in the form in which scripts are given them. Those of one Store are of the same
-// kinds, in the same order, and differ in their numbers and names.
+// Limits are the limits of a limiter, prepared as arguments of scripts. All Limits of one Store
+// have the same kinds of limits in the same order, with different numbers and names.
 type Limits struct {
-	members  []algorithm.Member
-	tails    []string // what follows the user's key in the Redis key of each: "}:token-1m"
-	unitCost []any    // of all, as text
-	holds    []any    // for how long units of each are held, as text
-	timed    bool     // a constant of one depends on the time
+	limits   []algorithm.Member
+	tails    []string // the end of each limit's Redis key, after the user's key: "}:token-1m"; then that of bans
+	unitCost []any    // the cost of one unit for all limits, as text
+	holds    []any    // for how long units of each limit are held, as text
+	timed    bool     // a constant of a limit depends on the time
 	latest   atomic.Pointer[constants]
 	bans     algorithm.Bans
-	hasSlots bool // one is InFlight: no call is a plain decision
+	hasSlots bool // a limit is InFlight, so no call is a plain decision
 }
 
-// constants are those of all limits, as text, for what is sent from an instant on and before
-// another.
+// constants are the constants of all limits, as text. They hold for calls that are sent at from or
+// later, and before until.
 type constants struct {
 	all         []any
 	from, until int64
 }
 
-// banTail is what the Redis key of a ban ends with. No name of a limit has a "~".
+// banTail is the end of the Redis key of a ban. No name of a limit contains a "~".
 const banTail = "}:~ban"
 
-// NewLimits returns the Limits of members. names are what the Redis keys end with.
-func NewLimits(members []algorithm.Member, names []string, bans algorithm.Bans) *Limits {
-	l := &Limits{members: members, bans: bans}
+// NewLimits returns the Limits of a limiter. The Redis key of each limit ends with its name.
+func NewLimits(limits []algorithm.Member, names []string, bans algorithm.Bans) *Limits {
+	l := &Limits{limits: limits, bans: bans}
 	l.latest.Store(l.newConstants(0))
-	for i, m := range members {
+	for i, m := range limits {
 		l.tails = append(l.tails, "}:"+names[i])
 		l.holds = append(l.holds, strconv.FormatInt(m.Hold, 10))
 		l.timed, l.hasSlots = l.timed || m.Moves, l.hasSlots || m.Slots
@@ -53,10 +53,10 @@ func NewLimits(members []algorithm.Member, names []string, bans algorithm.Bans) 
 	return l
 }
 
-// differ reports whether a limit of other with the same Redis key has other numbers.
+// differ reports whether a limit of l and one of other have the same Redis key and different numbers.
 func (l *Limits) differ(other *Limits) bool {
-	for i, m := range l.members {
-		if j := slices.Index(other.tails, l.tails[i]); j >= 0 && !slices.Equal(m.Constants(), other.members[j].Constants()) {
+	for i, m := range l.limits {
+		if j := slices.Index(other.tails, l.tails[i]); j >= 0 && !slices.Equal(m.Constants(), other.limits[j].Constants()) {
 			return true
 		}
 	}
@@ -65,7 +65,7 @@ func (l *Limits) differ(other *Limits) bool {
 
 func (l *Limits) newConstants(now int64) *constants {
 	c := &constants{from: math.MinInt64, until: math.MaxInt64}
-	for _, m := range l.members {
+	for _, m := range l.limits {
 		args, from, until := m.ConstantsAt(now)
 		c.from, c.until = max(c.from, from), min(c.until, until)
 		for _, constant := range args {
@@ -75,8 +75,8 @@ func (l *Limits) newConstants(now int64) *constants {
 	return c
 }
 
-// constants returns those of what is sent at now. They are kept: a decision does not find out what
-// month it is.
+// constants returns the constants for calls that are sent at now. It remembers them, so that not
+// every decision has to find out in which month it is.
 func (l *Limits) constants(now int64) *constants {
 	c := l.latest.Load()
 	if now < c.from || now >= c.until {
@@ -86,8 +86,8 @@ func (l *Limits) constants(now int64) *constants {
 	return c
 }
 
-// now returns the time of this process in microseconds, once for all that is sent together, if a
-// constant depends on it.
+// now returns the time of this process in microseconds, or 0 if no constant depends on it. It is
+// read once for all calls that are sent together.
 func (s *Store) now() int64 {
 	if !s.timed {
 		return 0
@@ -100,35 +100,37 @@ func (l *Limits) appendUnits(dst []any, n int64) []any {
 	if n == 1 {
 		return append(dst, l.unitCost...)
 	}
-	for _, m := range l.members {
+	for _, m := range l.limits {
 		dst = m.Cost(dst, n)
 	}
 	return dst
 }
 
-// work returns about how many microseconds of Redis a decision on n units takes.
+// work estimates how many microseconds of Redis a decision on n units takes.
 func (l *Limits) work(n int64) int64 {
 	sum := int64(0)
-	for _, m := range l.members {
+	for _, m := range l.limits {
 		sum += m.Work(n)
 	}
 	return sum
 }
 
-// scriptOf returns the script that makes the calls of members, its arguments, and how many of these
-// are Redis keys. The plain decisions are the last members: if they are by the same limits as all,
-// and ask for the same, the arguments of one stand for all.
-func (s *Store) scriptOf(members []*Call) (script script, args []any, keys int) {
-	last, now := members[len(members)-1], s.now()
-	args = make([]any, scriptArgs, scriptArgs+len(last.Limits.constants(now).all)+len(members)*(3+3*len(s.members)))
+// scriptOf returns the script that makes calls, its arguments, and how many of these are Redis
+// keys. The plain decisions are the last calls. If all calls have the same limits, and all plain
+// decisions ask for the same, the arguments of the first plain decision stand for all of them: the
+// script uses its last arguments again for the keys that are left.
+func (s *Store) scriptOf(calls []*Call) (script script, args []any, keys int) {
+	last, now := calls[len(calls)-1], s.now()
+	perCall := len(s.limits) + otherWidth + otherWidthEach*len(s.limits) // keys and arguments
+	args = make([]any, scriptArgs, scriptArgs+len(last.Limits.constants(now).all)+len(calls)*perCall)
 	alike, mixed := true, false
-	for _, m := range members {
-		args = s.appendKeys(args, m)
-		alike = alike && (!m.plain() || m.asks(last))
-		mixed = mixed || !m.sameLimits(last)
+	for _, d := range calls {
+		args = s.appendKeys(args, d)
+		alike = alike && (!d.plain() || d.asks(last))
+		mixed = mixed || !d.sameLimits(last)
 	}
-	keys, script = len(args)-scriptArgs, s.script // of one call: a Cluster is to redirect it if its slot has moved
-	if len(members) > 1 {
+	keys, script = len(args)-scriptArgs, s.script // its key is declared: a Cluster redirects it if the slot has moved
+	if len(calls) > 1 {
 		script = s.batchScript
 	}
 	if mixed {
@@ -136,15 +138,22 @@ func (s *Store) scriptOf(members []*Call) (script script, args []any, keys int) 
 	} else {
 		args = last.appendConstants(args, now)
 	}
-	for _, m := range members {
-		if args = m.appendCall(args, mixed, now); alike && !mixed && m.plain() {
+	for _, d := range calls {
+		if args = d.appendCall(args, mixed, now); alike && !mixed && d.plain() {
 			break
 		}
 	}
 	return script, args, keys
 }
 
-// appendConstants appends those of all limits.
+// otherWidth and otherWidthEach estimate how many arguments a call takes, and how many more for
+// each limit. They are those of a call that is no plain decision: see algorithm.HoldCall.Append.
+const (
+	otherWidth     = 3
+	otherWidthEach = 2
+)
+
+// appendConstants appends the constants of all limits of d.
 func (d *Call) appendConstants(args []any, now int64) []any {
 	for o := d; o != nil; o = o.next {
 		args = append(args, o.Limits.constants(now).all...)
@@ -152,9 +161,9 @@ func (d *Call) appendConstants(args []any, now int64) []any {
 	return args
 }
 
-// appendCall appends the arguments of d: of a plain decision whether to charge, and the cost for
-// each limit. Each limiter with bans has one more, whether a denial bans. In a script of limits
-// with other numbers each call has its own constants.
+// appendCall appends the arguments of d. For a plain decision these are whether to charge, and the
+// cost for each limit. For each limiter with bans there is one more: whether a denial bans. In a
+// mixed script the constants of the call follow.
 func (d *Call) appendCall(args []any, mixed bool, now int64) []any {
 	if !d.plain() {
 		args = d.Append(args, d.Limits.holds)
@@ -182,40 +191,42 @@ func flag(b bool) any {
 	return "0"
 }
 
-// appendKeys appends the Redis keys of d: those of all limits, and then those of bans. Those of one
-// user's key differ only outside the braces, so a Cluster keeps them in one hash slot.
+// appendKeys appends the Redis keys of d: first those of all limits, and then those of bans. The
+// Redis keys of one user's key differ only outside the braces, so a Cluster keeps them in one hash
+// slot.
 func (s *Store) appendKeys(dst []any, d *Call) []any {
 	for i, o := 0, d; o != nil; i, o = i+1, o.next {
 		head, k := s.stores[i].head, key.Encode(o.Key)
-		for _, tail := range o.Limits.tails[:len(o.Limits.members)] {
+		for _, tail := range o.Limits.tails[:len(o.Limits.limits)] {
 			dst = append(dst, head+k+tail)
 		}
 	}
-	for i, o := 0, d; o != nil && s.bans > 0; i, o = i+1, o.next {
-		for _, tail := range o.Limits.tails[len(o.Limits.members):] {
+	for i, o := 0, d; o != nil && s.limitersWithBans > 0; i, o = i+1, o.next {
+		for _, tail := range o.Limits.tails[len(o.Limits.limits):] {
 			dst = append(dst, s.stores[i].head+key.Encode(o.Key)+tail)
 		}
 	}
 	return dst
 }
 
-// slotKey returns a text with the hash slot of k's Redis keys.
+// slotKey returns a text that has the same hash slot as k's Redis keys.
 func (s *Store) slotKey(k string) string { return s.head + key.Encode(k) + "}" }
 
-// decode reads the reply to d: its numbers, so many for each limit, and those of bans. The error is
-// batch.ErrRetryAlone if nothing was done. To a single call no script replies so.
-func (d *Call) decode(numbers, bans []int64, each int, alone bool) error {
-	if algorithm.Undone(numbers) && !alone {
+// decode reads the reply to d: the given number of integers for each limit, and those of bans. If
+// the script has done nothing for d, decode returns batch.ErrRetryAlone. No script replies so to a
+// lone call.
+func (d *Call) decode(numbers, banNumbers []int64, each int, lone bool) error {
+	if algorithm.Undone(numbers) && !lone {
 		return batch.ErrRetryAlone
 	}
-	if len(bans) > 0 {
-		if banned, err := d.decodeBans(bans); banned || err != nil {
-			return err // no limit was asked
+	if len(banNumbers) > 0 {
+		if banned, err := d.decodeBans(banNumbers); banned || err != nil {
+			return err // a key that was banned before has no answers
 		}
 	}
-	for o := d; o != nil; o = o.next { // those of each limiter after the other's
-		size := each * len(o.Limits.members)
-		if err := algorithm.DecodeReply(numbers[:size], o.HoldCall, o.Limits.members, o.Answers); err != nil {
+	for o := d; o != nil; o = o.next { // one limiter after the other
+		size := each * len(o.Limits.limits)
+		if err := algorithm.DecodeReply(numbers[:size], o.HoldCall, o.Limits.limits, o.Answers); err != nil {
 			return err
 		}
 		numbers = numbers[size:]
@@ -223,8 +234,8 @@ func (d *Call) decode(numbers, bans []int64, each int, alone bool) error {
 	return nil
 }
 
-// decodeBans sets the Ban of d, and of those that are made together with it. It reports whether one
-// was there before.
+// decodeBans sets the Ban of d, and of the calls that are made together with d. It reports whether
+// a ban had begun before the call.
 func (d *Call) decodeBans(reply []int64) (before bool, err error) {
 	for o := d; o != nil; o = o.next {
 		if o.Limits.bans == nil {

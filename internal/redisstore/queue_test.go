@@ -31,7 +31,7 @@ func TestQueue(t *testing.T) {
 				s := f.store(timeout)
 				s.MaxBatch = 10
 				s.single = s.newBatcher(s.servers.whole)
-				s.servers.whole.sharding.state.Store(keysTogether)
+				s.servers.whole.sharding.state.Store(oneScript)
 				errs := make([]error, callers)
 				check.Together(callers, func(i int) {
 					var took time.Duration
