@@ -55,9 +55,9 @@ func (f *family) hooks() *redisstore.Hooks {
 	var refused, panicked minutely
 	return &redisstore.Hooks{
 		ScriptLoaded: func(ctx context.Context) { f.events.emitContained(ctx, "", Event{Kind: EventScriptLoad}) },
-		CallFailed: func(ctx context.Context, err error, callAlone bool) {
+		CallFailed: func(ctx context.Context, err error, notServer bool) {
 			level, message := slog.LevelDebug, "redislimit: a call to redis failed"
-			if callAlone && refused.due() > 0 { // the server is well, so no other line tells of it
+			if notServer && refused.due() > 0 { // the server is well, so no other line tells of it
 				level, message = slog.LevelWarn, "redislimit: redis answers, but refused a call"
 			}
 			f.events.logAt(ctx, level, message, "error", err)

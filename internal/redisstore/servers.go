@@ -36,8 +36,9 @@ type Servers struct {
 	timeout   time.Duration // of all Stores
 	listeners health.Listeners
 
-	mu     sync.Mutex
-	stores []weak.Pointer[Store] // some of them may be closed
+	mu       sync.Mutex
+	stores   []weak.Pointer[Store] // some of them may be closed
+	unclosed atomic.Int64          // how many Stores were not closed, also of those that were garbage-collected
 
 	// movingSince and movingLast are the times of the first and the last error of the current move of
 	// hash slots: errors that are no more than movingPause apart belong to one move.
@@ -179,6 +180,7 @@ func newServers(client Client, timeout time.Duration) *Servers {
 // another goroutine can find it.
 func (s *Servers) add(st *Store) {
 	st.subscription = s.listeners.Subscribe(&st.Hooks.ServerChanged)
+	s.unclosed.Add(1)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.stores) == cap(s.stores) {

@@ -127,11 +127,11 @@ func (s *Store) init() {
 }
 
 // Others reports whether another limiter over the client uses the same Redis keys with other
-// numbers, which is a conflict, and how many Stores over the client are open.
-func (s *Store) Others() (conflict bool, open int) {
+// numbers, which is a conflict, and how many Stores over the client were not closed.
+func (s *Store) Others() (conflict bool, unclosed int) {
 	return slices.ContainsFunc(s.servers.openStores(), func(other *Store) bool {
 		return other.head == s.head && other.Hooks != s.Hooks && other.Limits.differ(s.Limits)
-	}), s.servers.listeners.Open()
+	}), int(s.servers.unclosed.Load())
 }
 
 // SharesKeys reports whether other belongs to a limiter of the same name over the same client.
@@ -145,6 +145,7 @@ func (s *Store) SharesKeys(other *Store) bool {
 func (s *Store) Close() {
 	s.cleanups.wait(s.Timeout)
 	if s.subscription.Close() {
+		s.servers.unclosed.Add(-1)
 		s.servers.storeClosed()
 	}
 }
