@@ -208,6 +208,21 @@ func ExampleHeaders() {
 	// RateLimit: "api";r=1;t=3600
 }
 
+// Clients expect the headers of the first drafts of the IETF, in which the reset is in seconds from
+// now.
+func ExampleHeaderPrefix() {
+	h := limited(hello, guard.HeaderPrefix("RateLimit-"), guard.ResetDelta())
+
+	w := get(h, "/")
+	for _, name := range []string{"RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset"} {
+		fmt.Println(name+":", w.Header().Get(name))
+	}
+	// Output:
+	// RateLimit-Limit: 2
+	// RateLimit-Remaining: 1
+	// RateLimit-Reset: 3600
+}
+
 // Clients of a limit by the hour look in every minute. The Result has the whole wait.
 func ExampleMaxRetryAfter() {
 	denied := func(w http.ResponseWriter, r *http.Request) {
