@@ -307,7 +307,7 @@ func (l Limit) WindowAt(t time.Time) (start, end time.Time, ok bool) {
 	case n.Calendar != nil:
 		from, to = n.Calendar.Window(at)
 		zone = n.Calendar.Location
-	case l.aligned || l.zone == even:
+	case l.aligned:
 		from = at - (at%n.Period+n.Period)%n.Period // the remainder is negative before 1970
 		to = from + n.Period
 	default:
