@@ -92,6 +92,10 @@ func TestWindowAt(t *testing.T) {
 			t.Errorf("%v at %s ends at %s, want %s", c.limit, c.at, got, c.end)
 		}
 	}
+	inOtherYear := time.Date(10_000, 1, 1, 0, 30, 0, 0, time.FixedZone("", 3600)) // of UTC it is 9999
+	if _, _, ok := FixedWindow(PerDay(1), Aligned()).WindowAt(inOtherYear); !ok {
+		t.Errorf("no window at %v", inOtherYear)
+	}
 }
 
 // TestWindowAtOfOthers has limits whose windows differ by key or slide, limits that New refuses, and instants of no year that a
