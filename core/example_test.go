@@ -510,6 +510,46 @@ func ExampleResult_All() {
 	// fixed-1d: 4999 of 5000 left
 }
 
+// A client that goes on after its denial is locked out for a minute, and after that for an hour.
+func ExampleBan() {
+	now := time.Date(2026, 11, 12, 9, 0, 0, 0, time.UTC)
+	lim := core.MustNewMemory("logins", core.FixedWindow(core.Per(2, 10*time.Second)), core.Ban(time.Minute, time.Hour),
+		core.Clock(func() time.Time { return now }))
+
+	for _, wait := range []time.Duration{0, 0, 0, 30 * time.Second, 30 * time.Second, 0, 0} {
+		now = now.Add(wait)
+		res, _ := lim.Allow(ctx, "ip:203.0.113.7")
+		fmt.Println(now.Format("15:04:05"), res.Allowed, res.Banned, res.RetryAfter)
+	}
+	// Output:
+	// 09:00:00 true false 0s
+	// 09:00:00 true false 0s
+	// 09:00:00 false true 1m0s
+	// 09:00:30 false true 30s
+	// 09:01:00 true false 0s
+	// 09:01:00 true false 0s
+	// 09:01:00 false true 1h0m0s
+}
+
+// Support locks out a client by hand, and lets it in again. Ban() without times bans nobody by itself.
+func ExampleLimiter_Block() {
+	lim := core.MustNewMemory("api", core.TokenBucket(core.PerMinute(100)), core.Ban())
+	show := func() {
+		res, _ := lim.Allow(ctx, "user:mallory")
+		fmt.Println(res.Allowed, res.Banned)
+	}
+
+	show()
+	_ = lim.Block(ctx, "user:mallory", 24*time.Hour)
+	show()
+	_ = lim.Unblock(ctx, "user:mallory")
+	show()
+	// Output:
+	// true false
+	// false true
+	// true false
+}
+
 // No login is tried while Redis cannot count it.
 func ExampleFailClosed() {
 	lim := core.MustNew(rdb, "logins", core.SlidingWindowLog(core.PerMinute(5)), core.FailClosed())
