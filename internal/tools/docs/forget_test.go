@@ -3,6 +3,7 @@ package docs
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net"
 	"os/exec"
 	"strings"
@@ -113,7 +114,8 @@ func forget(t *testing.T, client redis.UniversalClient, command *exec.Cmd) {
 
 func limiterOf(t *testing.T, client redis.UniversalClient, name string, options ...core.Option) *core.Limiter {
 	t.Helper()
-	options = append(options, core.FailClosed(), core.DenyCache(0), core.Timeout(time.Minute), core.Hold(time.Hour))
+	options = append(options, core.FailClosed(), core.DenyCache(0), core.Timeout(time.Minute), core.Hold(time.Hour),
+		core.Logger(slog.New(slog.DiscardHandler))) // what is held is dropped on purpose
 	lim, err := core.New(client, name, options...)
 	if err != nil {
 		t.Fatal(err)
