@@ -185,7 +185,7 @@ func (v variant) all() *contender {
 			}
 			other, err := v.open(w, core.DenyCache(0), core.FixedWindow(core.PerDay(w.limit.count)))
 			return shared(func(ctx context.Context, key string) (bool, error) {
-				res, err := core.All(ctx, 1, one.On(key), other.On("of:"+key))
+				res, err := core.AllowAll(ctx, 1, one.On(key), other.On("of:"+key))
 				return res.Allowed, err
 			}), err
 		},

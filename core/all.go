@@ -17,7 +17,7 @@ import (
 // is admitted if all of them admit it, and then charged in each. If one denies it, it is charged in
 // none.
 //
-//	res, err := core.All(ctx, 1, perUser.On("user:alice"), perOrg.On("org:acme"))
+//	res, err := core.AllowAll(ctx, 1, perUser.On("user:alice"), perOrg.On("org:acme"))
 //
 // The Result is the tightest, as [Result.Tighter] says. [Result.All] returns the Results of all
 // limits that decided, in the order of the arguments. If a key is given twice, its costs add up.
@@ -39,7 +39,7 @@ import (
 // decide the error is [ErrUnavailable], and nothing is kept. Other errors are those of
 // [Limiter.AllowN]. A Limiter with a [LeakyBucket] is refused, because a place in a queue cannot be
 // given back exactly; for one with [InFlight] there is [AcquireAll].
-func All(ctx context.Context, n int64, keys ...Keyed) (Result, error) {
+func AllowAll(ctx context.Context, n int64, keys ...Keyed) (Result, error) {
 	t, err := newMultiCall(ctx, n, keys)
 	if err != nil {
 		return Result{}, err
@@ -59,7 +59,7 @@ func All(ctx context.Context, n int64, keys ...Keyed) (Result, error) {
 	return r.Result, nil
 }
 
-// AcquireAll is [All] with an end, as [Limiter.Acquire] has it: slots of [InFlight] are taken until
+// AcquireAll is [AllowAll] with an end, as [Limiter.Acquire] has it: slots of [InFlight] are taken until
 // then. The units of other limits are held until then, or until their [Hold] is over, and charged:
 // Cancel takes them back exactly.
 func AcquireAll(ctx context.Context, n int64, keys ...Keyed) (*Reservation, error) {
@@ -71,7 +71,7 @@ func AcquireAll(ctx context.Context, n int64, keys ...Keyed) (*Reservation, erro
 	return t.reserve(ctx)
 }
 
-// ReserveAll is [All] for work whose true cost is known later, as [Limiter.Reserve] has it. What is
+// ReserveAll is [AllowAll] for work whose true cost is known later, as [Limiter.Reserve] has it. What is
 // done to the Reservation is done for each key. Settle charges a key with a cost of its own that
 // cost, whatever the work really cost, so Settle(ctx, 0) charges it, too; Cancel charges nothing to
 // any key.

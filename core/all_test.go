@@ -34,7 +34,7 @@ func TestAllOrder(t *testing.T) {
 		}
 		return counts
 	}
-	res, err := core.All(ctx, 1, keys...)
+	res, err := core.AllowAll(ctx, 1, keys...)
 	if got := order(res); err != nil || !slices.Equal(got, want) {
 		t.Errorf("All: %v, %v, want %v", got, err, want)
 	}
@@ -70,8 +70,8 @@ func TestAll(t *testing.T) {
 		{1, []core.Keyed{perUser.On("k").Cost(1), perUser.On("other"), perUser.On("k").Cost(1)}, "user", true, 2, 0, 0, 0},
 		{math.MaxInt64, []core.Keyed{perUser.On("new"), perUser.On("new"), perUser.On("new").Cost(math.MaxInt64)}, "user", false, 1, 10, 0, 0},
 	} {
-		res, err := core.All(ctx, c.n, c.keys...)
-		if err != nil || res.Allowed != c.allowed || res.Limiter != c.by || res.Remaining != c.remaining {
+		res, err := core.AllowAll(ctx, c.n, c.keys...)
+		if err != nil || res.Allowed != c.allowed || res.LimiterName != c.by || res.Remaining != c.remaining {
 			t.Errorf("%d: %+v, %v", i, res, err)
 		}
 		if got := len(slices.Collect(res.All())); got != c.limits {
@@ -81,7 +81,7 @@ func TestAll(t *testing.T) {
 			t.Errorf("%d: %d and %d remain, want %d and %d", i, users, orgs, c.users, c.orgs)
 		}
 	}
-	res, err := core.All(ctx, math.MaxInt64, perUser.On("own").Cost(10), perOrg.On("own").Cost(1)) // n is no cost here
+	res, err := core.AllowAll(ctx, math.MaxInt64, perUser.On("own").Cost(10), perOrg.On("own").Cost(1)) // n is no cost here
 	if next, _ := perUser.Allow(ctx, "own"); err != nil || !res.Allowed || next.RetryAfter <= time.Second {
 		t.Errorf("%+v, %v: still held: %+v", res, err, next)
 	}
@@ -145,16 +145,16 @@ func TestAllRefuses(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	for want, ask := range map[string]func(context.Context) (core.Result, error){
-		"there is no key":       func(ctx context.Context) (core.Result, error) { return core.All(ctx, 1) },
-		"has no Limiter":        func(ctx context.Context) (core.Result, error) { return core.All(ctx, 1, lim.On("k"), core.Keyed{}) },
-		"key must not be empty": func(ctx context.Context) (core.Result, error) { return core.All(ctx, 1, lim.On("k"), lim.On("")) },
-		"it is -1":              func(ctx context.Context) (core.Result, error) { return core.All(ctx, -1, lim.On("k"), lim.On("k2")) },
+		"there is no key":       func(ctx context.Context) (core.Result, error) { return core.AllowAll(ctx, 1) },
+		"has no Limiter":        func(ctx context.Context) (core.Result, error) { return core.AllowAll(ctx, 1, lim.On("k"), core.Keyed{}) },
+		"key must not be empty": func(ctx context.Context) (core.Result, error) { return core.AllowAll(ctx, 1, lim.On("k"), lim.On("")) },
+		"it is -1":              func(ctx context.Context) (core.Result, error) { return core.AllowAll(ctx, -1, lim.On("k"), lim.On("k2")) },
 		"it is -2": func(ctx context.Context) (core.Result, error) {
-			return core.All(ctx, 1, lim.On("k"), lim.On("j").Cost(-2))
+			return core.AllowAll(ctx, 1, lim.On("k"), lim.On("j").Cost(-2))
 		},
-		"cannot be given back":   func(ctx context.Context) (core.Result, error) { return core.All(ctx, 1, lim.On("k"), queue.On("k")) },
-		"use AcquireAll":         func(ctx context.Context) (core.Result, error) { return core.All(ctx, 1, lim.On("k"), slots.On("k")) },
-		context.Canceled.Error(): func(context.Context) (core.Result, error) { return core.All(ended, 1, lim.On("k"), lim.On("j")) },
+		"cannot be given back":   func(ctx context.Context) (core.Result, error) { return core.AllowAll(ctx, 1, lim.On("k"), queue.On("k")) },
+		"use AcquireAll":         func(ctx context.Context) (core.Result, error) { return core.AllowAll(ctx, 1, lim.On("k"), slots.On("k")) },
+		context.Canceled.Error(): func(context.Context) (core.Result, error) { return core.AllowAll(ended, 1, lim.On("k"), lim.On("j")) },
 	} {
 		if res, err := ask(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, %v, want %q", res, err, want)
@@ -193,7 +193,7 @@ func TestAllThatLeave(t *testing.T) {
 			return cmd.Err()
 		}), "z", core.FixedWindow(core.PerDay(50)), core.FailOpen())
 		want := map[string]string{"left": context.Canceled.Error(), "panicked": "a hook of the client panicked", "exited": "ended its goroutine"}[name]
-		if res, err := core.All(ctx, 3, z.On("k"), a.On("k")); err == nil || !strings.Contains(err.Error(), want) || errors.Is(err, core.ErrUnavailable) {
+		if res, err := core.AllowAll(ctx, 3, z.On("k"), a.On("k")); err == nil || !strings.Contains(err.Error(), want) || errors.Is(err, core.ErrUnavailable) {
 			t.Errorf("%s: %+v, %v", name, res, err)
 		}
 		if a := left(t, a)[0]; a != 10 {
@@ -224,7 +224,7 @@ func TestAllInOrder(t *testing.T) {
 	for _, keys := range [][]core.Keyed{
 		{a.On("1"), b.On("k"), b.On("1"), z.On("1")}, {z.On("1"), b.On("k"), a.On("1"), b.On("1")}, {b.On("1"), b.On("k"), z.On("1"), a.On("1")},
 	} {
-		_, err := core.All(ctx, 1, keys...)
+		_, err := core.AllowAll(ctx, 1, keys...)
 		if errors.Is(err, context.Canceled) != (len(asked) == 12) {
 			t.Error(err)
 		}

@@ -14,9 +14,9 @@
 //	// ... if r.Allowed: do it, and then
 //	err = r.Settle(ctx, 7312)
 //
-// [All] decides by keys of several Limiters at once: all admit, or none is charged.
+// [AllowAll] decides by keys of several Limiters at once: all admit, or none is charged.
 //
-//	res, err := core.All(ctx, 1, perUser.On("user:alice"), perOrg.On("org:acme"))
+//	res, err := core.AllowAll(ctx, 1, perUser.On("user:alice"), perOrg.On("org:acme"))
 //
 // [NewMemory] makes a Limiter of the same algorithms that lives in one process. The package knows
 // nothing of HTTP; the adapters in nethttp and its siblings do.

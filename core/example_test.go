@@ -189,7 +189,7 @@ func ExampleInFlight() {
 	export(ctx, func(ctx context.Context) {
 		res, _ := lim.Peek(ctx, "customer:acme")
 		for each := range res.All() {
-			fmt.Println(each.Name, each.Remaining)
+			fmt.Println(each.LimitName, each.Remaining)
 		}
 	})
 	// Output:
@@ -213,7 +213,7 @@ func ExampleParseRate() {
 func ExampleParseLimit() {
 	limit, err := core.ParseLimit("token_bucket 100/m  name=api burst=200")
 	fmt.Println(limit, err)
-	fmt.Println(limit == core.TokenBucket(core.PerMinute(100), core.Burst(200), core.Name("api")))
+	fmt.Println(limit == core.TokenBucket(core.PerMinute(100), core.Burst(200), core.LimitName("api")))
 
 	_, err = core.ParseLimit("token_bucket 100/m burst=0")
 	fmt.Println(err)
@@ -240,13 +240,13 @@ func ExampleBurst() {
 
 // A limit with a Name keeps its units when its period changes. Two of one algorithm and period need
 // different names.
-func ExampleName() {
+func ExampleLimitName() {
 	lim := core.MustNewMemory("api",
-		core.GCRA(core.PerMinute(600), core.Burst(20), core.Name("burst")),
-		core.GCRA(core.PerMinute(100), core.Name("sustained")))
+		core.GCRA(core.PerMinute(600), core.Burst(20), core.LimitName("burst")),
+		core.GCRA(core.PerMinute(100), core.LimitName("sustained")))
 
 	res, _ := lim.AllowN(ctx, "user:alice", 20)
-	fmt.Println(res.Name, res.Remaining)
+	fmt.Println(res.LimitName, res.Remaining)
 	// Output: burst 0
 }
 
@@ -368,16 +368,16 @@ func ExampleLimiter_Reserve() {
 }
 
 // A request is charged to its user and to the user's organization, or to neither.
-func ExampleAll() {
+func ExampleAllowAll() {
 	perUser := core.MustNewMemory("user", core.FixedWindow(core.PerHour(5)))
 	perOrg := core.MustNewMemory("org", core.FixedWindow(core.PerHour(12)))
 
 	for _, n := range []int64{4, 3} {
-		res, err := core.All(ctx, n, perUser.On("user:alice"), perOrg.On("org:acme"))
+		res, err := core.AllowAll(ctx, n, perUser.On("user:alice"), perOrg.On("org:acme"))
 		if err != nil {
 			log.Fatal(err)
 		}
-		fmt.Println(n, res.Allowed, res.Limiter)
+		fmt.Println(n, res.Allowed, res.LimiterName)
 	}
 	res, _ := perOrg.Peek(ctx, "org:acme")
 	fmt.Println(res.Remaining)
@@ -500,9 +500,9 @@ func ExampleResult_All() {
 	lim := core.MustNewMemory("api", core.TokenBucket(core.PerSecond(10)), core.FixedWindow(core.PerDay(5000)))
 
 	res, _ := lim.Allow(ctx, "user:alice")
-	fmt.Println("the tightest:", res.Name)
+	fmt.Println("the tightest:", res.LimitName)
 	for each := range res.All() {
-		fmt.Printf("%s: %d of %d left\n", each.Name, each.Remaining, each.Limit)
+		fmt.Printf("%s: %d of %d left\n", each.LimitName, each.Remaining, each.Limit)
 	}
 	// Output:
 	// the tightest: token-1s

@@ -11,7 +11,7 @@ import (
 func (res *Result) fill(c *decision.Call, r *decision.Reply) {
 	switch {
 	case r.Source == decision.Nobody:
-		*res = Result{Allowed: true, Limiter: c.Set.Limiter, Name: c.Set.Names[0], At: time.Now()}
+		*res = Result{Allowed: true, LimiterName: c.Set.Limiter, LimitName: c.Set.Names[0], At: time.Now()}
 		return
 	case r.Ban.Until > 0:
 		res.fillBanned(r)
@@ -58,7 +58,7 @@ func (res *Result) fillOne(r *decision.Reply, i int, charged bool) {
 		res.Window = micros(length(set.Members[i].Evaluator, a.Observation))
 	}
 	res.At = time.UnixMicro(a.At)
-	res.Limiter, res.Name, res.Source = set.Limiter, set.Names[i], Source(r.Source)
+	res.LimiterName, res.LimitName, res.Source = set.Limiter, set.Names[i], Source(r.Source)
 	res.all = nil
 }
 
@@ -70,7 +70,7 @@ func (res *Result) fillBanned(r *decision.Reply) {
 	for i := range all {
 		all[i] = Result{
 			Banned: true, Limit: set.Capacities[i], RetryAfter: left, ResetAfter: left, Window: set.Windows[i],
-			At: time.UnixMicro(r.Ban.At), Limiter: set.Limiter, Name: set.Names[i], Source: Source(r.Source),
+			At: time.UnixMicro(r.Ban.At), LimiterName: set.Limiter, LimitName: set.Names[i], Source: Source(r.Source),
 		}
 		if chosen < 0 && !r.Answers[i].Admits {
 			chosen = i

@@ -27,25 +27,25 @@ type Limit struct {
 	mistake string        // the first option that is wrong
 }
 
-// A BucketOption adjusts a [TokenBucket], a [GCRA] or a [LeakyBucket]: [Burst] or [Name].
+// A BucketOption adjusts a [TokenBucket], a [GCRA] or a [LeakyBucket]: [Burst] or [LimitName].
 type BucketOption interface {
 	limitOption
 	bucket()
 }
 
-// A WindowOption adjusts a [FixedWindow]: [Aligned], [In] or [Name].
+// A WindowOption adjusts a [FixedWindow]: [Aligned], [In] or [LimitName].
 type WindowOption interface {
 	limitOption
 	window()
 }
 
-// An InFlightOption adjusts an [InFlight]: [SlotTTL] or [Name].
+// An InFlightOption adjusts an [InFlight]: [SlotTTL] or [LimitName].
 type InFlightOption interface {
 	limitOption
 	inFlight()
 }
 
-// A LimitOption adjusts a [Limit] of any algorithm: [Name].
+// A LimitOption adjusts a [Limit] of any algorithm: [LimitName].
 type LimitOption interface {
 	BucketOption
 	WindowOption
@@ -177,7 +177,7 @@ type nameOption string
 // (first request, aligned, or a calendar and its time zone), except for a bucket with a name. A
 // fresh count stands beside the old one: in all, as much is admitted as both admit. [TokenBucket] and
 // [GCRA] with one name share their count.
-func Name(name string) LimitOption { return nameOption(name) }
+func LimitName(name string) LimitOption { return nameOption(name) }
 
 func (nameOption) bucket() {}
 
@@ -238,7 +238,7 @@ func (l Limit) key() string {
 	return l.name + "~" + l.formName()
 }
 
-// formName returns the Limit's name without [Name]: its algorithm, and the form and period of its
+// formName returns the Limit's name without [LimitName]: its algorithm, and the form and period of its
 // windows.
 func (l Limit) formName() string {
 	tag := l.kind.Tag

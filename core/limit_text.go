@@ -44,7 +44,7 @@ var limitWords = []limitWord{
 	},
 	{
 		"name=", func(*algorithm.Kind) bool { return true },
-		func(l *Limit, value string) { Name(value).set(l) },
+		func(l *Limit, value string) { LimitName(value).set(l) },
 		func(l Limit) (string, bool) { return l.name, l.name != "" },
 	},
 }
@@ -58,7 +58,7 @@ var limitWords = []limitWord{
 //	in_flight 10 slot_ttl=30s
 //
 // The options are burst= ([Burst]), aligned ([Aligned]), in= ([In]), slot_ttl= ([SlotTTL]) and
-// name= ([Name]). The Limit is one that [New] accepts, and equal to that of the constructor. The
+// name= ([LimitName]). The Limit is one that [New] accepts, and equal to that of the constructor. The
 // error for anything else names the word that is wrong, and says what is allowed.
 func ParseLimit(text string) (Limit, error) {
 	l, err := parseLimit(strings.Fields(text))

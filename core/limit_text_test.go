@@ -10,22 +10,22 @@ import (
 // limitTexts are Limits and what they print.
 var limitTexts = map[string]Limit{
 	"token_bucket 100/1m":                          TokenBucket(PerMinute(100)),
-	"token_bucket 100/1m burst=200 name=api":       TokenBucket(PerMinute(100), Name("api"), Burst(200)),
+	"token_bucket 100/1m burst=200 name=api":       TokenBucket(PerMinute(100), LimitName("api"), Burst(200)),
 	"token_bucket 100/1m burst=100":                TokenBucket(PerMinute(100), Burst(100)),
 	"gcra 5/1500us burst=1000000000":               GCRA(Per(5, 1500*time.Microsecond), Burst(1e9)),
-	"leaky_bucket 50/1s burst=10 name=a.b_C-9":     LeakyBucket(PerSecond(50), Burst(10), Name("a.b_C-9")),
+	"leaky_bucket 50/1s burst=10 name=a.b_C-9":     LeakyBucket(PerSecond(50), Burst(10), LimitName("a.b_C-9")),
 	"fixed_window 5000/1d aligned":                 FixedWindow(PerDay(5000), Aligned()),
 	"fixed_window 10000/month":                     FixedWindow(PerMonth(10_000), In("UTC"), Aligned()),
 	"fixed_window 10000/month in=Europe/Berlin":    FixedWindow(PerMonth(10_000), In("Europe/Berlin")),
 	"fixed_window 5000/week in=Asia/Kathmandu":     FixedWindow(PerWeek(5000), Aligned(), In("Asia/Kathmandu")),
-	"fixed_window 5000/1d in=Etc/GMT+5 name=day":   FixedWindow(PerDay(5000), Name("day"), In("Etc/GMT+5")),
+	"fixed_window 5000/1d in=Etc/GMT+5 name=day":   FixedWindow(PerDay(5000), LimitName("day"), In("Etc/GMT+5")),
 	"fixed_window 5000/1d in=UTC":                  FixedWindow(PerDay(5000), In("UTC")),
-	"fixed_window 5000/90s aligned name=aligned":   FixedWindow(Per(5000, 90*time.Second), Name("aligned"), Aligned()),
+	"fixed_window 5000/90s aligned name=aligned":   FixedWindow(Per(5000, 90*time.Second), LimitName("aligned"), Aligned()),
 	"sliding_window_log 5/1h":                      SlidingWindowLog(PerHour(5)),
-	"sliding_window_counter 1000/1ms name=counter": SlidingWindowCounter(Per(1000, time.Millisecond), Name("counter")),
+	"sliding_window_counter 1000/1ms name=counter": SlidingWindowCounter(Per(1000, time.Millisecond), LimitName("counter")),
 	"in_flight 10":                                 InFlight(10),
 	"in_flight 10 slot_ttl=30s":                    InFlight(10, SlotTTL(30*time.Second)),
-	"in_flight 1 slot_ttl=10000001ns name=one":     InFlight(1, Name("one"), SlotTTL(10*time.Millisecond+1)),
+	"in_flight 1 slot_ttl=10000001ns name=one":     InFlight(1, LimitName("one"), SlotTTL(10*time.Millisecond+1)),
 	"in_flight 1000000000 slot_ttl=1h":             InFlight(1e9, SlotTTL(time.Hour)),
 }
 
@@ -38,7 +38,7 @@ func TestParseLimit(t *testing.T) {
 		readAs(t, text, want)
 	}
 	for text, want := range map[string]Limit{
-		"  fixed_window\t5000/day   name=x  aligned\n":   FixedWindow(PerDay(5000), Aligned(), Name("x")),
+		"  fixed_window\t5000/day   name=x  aligned\n":   FixedWindow(PerDay(5000), Aligned(), LimitName("x")),
 		"fixed_window 5000/day in=Europe/Berlin aligned": FixedWindow(PerDay(5000), In("Europe/Berlin")),
 		"fixed_window 5000/week in=UTC":                  FixedWindow(PerWeek(5000)),
 		"in_flight 10 slot_ttl=0.5m":                     InFlight(10, SlotTTL(30*time.Second)),
@@ -106,7 +106,7 @@ func TestWrongLimitText(t *testing.T) {
 	t.Parallel()
 	for text, l := range map[string]Limit{
 		"Limit{}":               {},
-		"token_bucket 1/1m":     TokenBucket(PerMinute(1), Name(strings.Repeat("x", 1<<16)), Burst(5)),
+		"token_bucket 1/1m":     TokenBucket(PerMinute(1), LimitName(strings.Repeat("x", 1<<16)), Burst(5)),
 		"token_bucket 0/1m":     TokenBucket(PerMinute(0)),
 		"in_flight 0":           InFlight(0),
 		"fixed_window 0/0d":     FixedWindow(Rate{}),
@@ -163,8 +163,8 @@ func FuzzParseLimit(f *testing.F) {
 		}
 		r := Per(count, time.Duration(period))
 		for _, l := range []Limit{
-			TokenBucket(r, Burst(n)), GCRA(r, Name(name)), LeakyBucket(r, Name(name), Burst(n)), FixedWindow(r, Aligned(), Name(name)),
-			SlidingWindowCounter(r), InFlight(count, SlotTTL(time.Duration(period)), Name(name)),
+			TokenBucket(r, Burst(n)), GCRA(r, LimitName(name)), LeakyBucket(r, LimitName(name), Burst(n)), FixedWindow(r, Aligned(), LimitName(name)),
+			SlidingWindowCounter(r), InFlight(count, SlotTTL(time.Duration(period)), LimitName(name)),
 		} {
 			checkText(t, l)
 		}

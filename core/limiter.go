@@ -24,7 +24,7 @@ import (
 // names share nothing.
 //
 // Keys are stored in Redis as prefix:name:{key}:limit; a key that is longer than 64 bytes or not
-// plain ASCII is stored as a digest. [Name] says which changes of a limit keep its count, and which
+// plain ASCII is stored as a digest. [LimitName] says which changes of a limit keep its count, and which
 // start a fresh one. Every Redis key has a TTL.
 //
 // A cost of 0 is always allowed, but during a [Ban], and charges nothing. A denied request changes
@@ -60,7 +60,7 @@ type family struct {
 	sampling atomic.Bool // one Reservation of those that have nothing to renew is watched, or was dropped
 }
 
-// A Keyed is a key of a Limiter, as [Limiter.On] returns it for [All] and its kin.
+// A Keyed is a key of a Limiter, as [Limiter.On] returns it for [AllowAll] and its kin.
 type Keyed struct {
 	limiter *Limiter
 	key     string
@@ -68,7 +68,7 @@ type Keyed struct {
 	own     int64 // what it costs in addition
 }
 
-// On returns key as one of those that [All], [AcquireAll] and [ReserveAll] decide about.
+// On returns key as one of those that [AllowAll], [AcquireAll] and [ReserveAll] decide about.
 func (l *Limiter) On(key string) Keyed { return Keyed{l, key, 1, 0} }
 
 // Cost returns k with a cost of its own, in place of that of the whole call.

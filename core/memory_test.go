@@ -18,7 +18,7 @@ func TestNewMemoryTakesOptionsOfRedis(t *testing.T) {
 	limit := core.TokenBucket(core.PerMinute(1))
 	for _, opts := range [][]core.Option{
 		{core.Prefix("app"), core.Timeout(time.Second), core.FailLocal(), core.Processes(2), core.DenyCache(1), core.MaxBatch(1)},
-		{core.Entries(5), core.FailOpen(), core.Clock(time.Now), core.Lease(time.Second)},
+		{core.MaxKeys(5), core.FailOpen(), core.Clock(time.Now), core.Lease(time.Second)},
 	} {
 		if !allow(t, core.MustNewMemory("m", limit, core.Options(opts...)), "k", 1).Allowed {
 			t.Errorf("%v: it denies", opts)
@@ -47,7 +47,7 @@ func TestMemoryFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, v := range limits.All() {
 			name, limit := v.Name, v.Limit(core.PerHour(10))
-			lim := core.MustNewMemory("test", limit, core.Entries(100))
+			lim := core.MustNewMemory("test", limit, core.MaxKeys(100))
 			for i := range 10 {
 				allow(t, lim, fmt.Sprint("attacker", i), 10)
 			}
@@ -83,7 +83,7 @@ func TestMemoryFull(t *testing.T) {
 func TestMemoryBound(t *testing.T) {
 	t.Parallel()
 	const entries = 1500
-	lim := core.MustNewMemory("test", core.FixedWindow(core.PerDay(10)), core.TokenBucket(core.PerDay(10)), core.Entries(entries))
+	lim := core.MustNewMemory("test", core.FixedWindow(core.PerDay(10)), core.TokenBucket(core.PerDay(10)), core.MaxKeys(entries))
 	var wg sync.WaitGroup
 	for g := range 8 {
 		wg.Go(func() {

@@ -131,7 +131,7 @@ func MustNew(client Client, name string, opts ...Option) *Limiter {
 // Redis. Limiters that it returns share nothing, even if they have the same name. It suits tests,
 // and services of one process.
 //
-// Its memory is bounded by [Entries]. When that many keys are held, a new one replaces one of 16
+// Its memory is bounded by [MaxKeys]. When that many keys are held, a new one replaces one of 16
 // that are chosen at random: one whose full limit is available again, or else the one whose limit
 // is used least. So a new key is always counted, and a key that is used up is rarely evicted unless
 // nearly all keys are. A [SlidingWindowLog] also keeps 24 bytes for each admitted call in its
@@ -171,14 +171,14 @@ func must(l *Limiter, err error) *Limiter {
 // nothing, so that it can be called for each request. Up to 100,000 different limits are
 // remembered, at 1 to 2.5 kB each: give numbers of your own, not a client's.
 //
-//	limits, err := lim.With(core.TokenBucket(core.PerMinute(customer.PerMinute), core.Name("requests")))
+//	limits, err := lim.With(core.TokenBucket(core.PerMinute(customer.PerMinute), core.LimitName("requests")))
 //	// ...
 //	res, err := limits.Allow(ctx, "customer:"+customer.ID)
 //
 // A key whose count or burst changes keeps the units that it has used, as with any live change of a
 // limit. A change of the algorithm starts a fresh count. So does a change of the period, or of the
 // form of the windows (first request, aligned, or a calendar and its time zone), except for a bucket
-// with a name; see [Name]. What was used of a bucket comes back at the rate of the limit that charged
+// with a name; see [LimitName]. What was used of a bucket comes back at the rate of the limit that charged
 // last.
 //
 // Close of any closes all. A wrong limit is an error that names it, as in [New].

@@ -172,7 +172,7 @@ func DenyCache(entries int) Option {
 // Entries sets how many keys are held in this process at most, from 1 to 1e8: by a Limiter of
 // [NewMemory], and by [FailLocal] while Redis does not answer. The default is 100,000, at about 200
 // bytes each.
-func Entries(n int) Option {
+func MaxKeys(n int) Option {
 	return within("Entries", n, 1, 1e8, func(c *config) { c.entries = n })
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/redislimit/redislimit/internal/redisstore"
 )
 
-// FailLocal has each process enforce the limits by itself, in bounded memory (see [Entries]), while
+// FailLocal has each process enforce the limits by itself, in bounded memory (see [MaxKeys]), while
 // Redis does not answer. It is the default. N processes then admit up to N times the limit, unless
 // [Processes] says how many there are. The counts are kept after the outage, so a Redis that comes
 // and goes does not reset them.

@@ -176,7 +176,7 @@ func TestOtherNumbers(t *testing.T) {
 		"another prefix":   {client, []Option{TokenBucket(PerMinute(11)), Prefix("other")}, 0},
 		"another client":   {redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}), []Option{TokenBucket(PerMinute(11))}, 0},
 		"one of its own":   {client, []Option{TokenBucket(PerMinute(10)), FixedWindow(PerDay(10))}, 0},
-		"another kind":     {client, []Option{SlidingWindowLog(PerMinute(10), Name("token-1m"))}, 0},
+		"another kind":     {client, []Option{SlidingWindowLog(PerMinute(10), LimitName("token-1m"))}, 0},
 		"other at another": {client, []Option{FixedWindow(PerDay(10)), TokenBucket(PerMinute(9))}, 1},
 	} {
 		var log bytes.Buffer

@@ -242,7 +242,7 @@ func (f *family) holdEvents() hold.Events {
 		}
 		for i, m := range h.Set.Members {
 			if m.Slots {
-				f.events.tell(Event{Kind: EventSlots, Result: Result{Limiter: f.name, Name: h.Set.Names[i]}, Cost: n})
+				f.events.tell(Event{Kind: EventSlots, Result: Result{LimiterName: f.name, LimitName: h.Set.Names[i]}, Cost: n})
 			}
 		}
 	}

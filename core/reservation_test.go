@@ -160,7 +160,7 @@ func TestSlotsAreRenewedInTheBackground(t *testing.T) {
 func TestEvictedSlotIsLost(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		lim := core.MustNewMemory("work", core.InFlight(1, core.SlotTTL(9*time.Second)), core.Entries(1))
+		lim := core.MustNewMemory("work", core.InFlight(1, core.SlotTTL(9*time.Second)), core.MaxKeys(1))
 		res, _ := lim.Acquire(t.Context(), "k", 1)
 		ctx, cancel := res.Context(t.Context())
 		defer cancel()

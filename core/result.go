@@ -48,9 +48,9 @@ type Result struct {
 	// At is the instant of the decision by the clock that decided, Redis's own.
 	At time.Time
 	// Limiter is the name of the Limiter that decided.
-	Limiter string
+	LimiterName string
 	// Name is the name of the limit that this describes; see [Limit.Name].
-	Name string
+	LimitName string
 
 	all *[]Result // of several limits
 }

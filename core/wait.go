@@ -176,7 +176,7 @@ func denialOf(req *request, res *Result) *line.Denial {
 	set, d := req.call.Set, &line.Denial{At: time.Now(), RetryAfter: res.RetryAfter, Held: res.held}
 	req.reply.CopyTo(&d.Reply)
 	if !res.Banned {
-		d.Limit, d.Window, d.Drains = res.Limit, res.Window, set.Members[max(0, slices.Index(set.Names, res.Name))].Debt
+		d.Limit, d.Window, d.Drains = res.Limit, res.Window, set.Members[max(0, slices.Index(set.Names, res.LimitName))].Debt
 	}
 	return d
 }

@@ -64,8 +64,8 @@ func TestHandleContext(t *testing.T) {
 				t.Fatal(err)
 			}
 			for each := range res.All() {
-				if used := each.Limit - each.Remaining; used != c.used[each.Name] {
-					t.Errorf("%d units of %s are used, want %d", used, each.Name, c.used[each.Name])
+				if used := each.Limit - each.Remaining; used != c.used[each.LimitName] {
+					t.Errorf("%d units of %s are used, want %d", used, each.LimitName, c.used[each.LimitName])
 				}
 			}
 		})

@@ -150,11 +150,11 @@ func quotaFailure(res *core.Result) *errdetails.QuotaFailure {
 		if each.Allowed {
 			continue
 		}
-		description := fmt.Sprintf("limit %q of %d exceeded", each.Name, each.Limit)
+		description := fmt.Sprintf("limit %q of %d exceeded", each.LimitName, each.Limit)
 		if res.Banned {
 			description = "banned"
 		}
-		failure.Violations = append(failure.Violations, &errdetails.QuotaFailure_Violation{Subject: each.Limiter, Description: description})
+		failure.Violations = append(failure.Violations, &errdetails.QuotaFailure_Violation{Subject: each.LimiterName, Description: description})
 	}
 	return failure
 }

@@ -31,7 +31,7 @@ func TestAllow(t *testing.T) {
 		res, err := lim.AllowN(t.Context(), "a", 3)
 		want := core.Result{
 			Allowed: true, Limit: 100, Remaining: 97, ResetAfter: time.Minute, Window: time.Minute, At: res.At,
-			Limiter: "limittest", Name: "fixed-1m", Source: core.SourceMemory,
+			LimiterName: "limittest", LimitName: "fixed-1m", Source: core.SourceMemory,
 		}
 		if err != nil || res != want || !res.At.Equal(y2k) {
 			t.Fatalf("%+v, %v", res, err)
@@ -54,7 +54,7 @@ func TestDeny(t *testing.T) {
 	for _, v := range limits.All() {
 		for _, opts := range [][]core.Option{
 			{v.Limit(core.PerMinute(10))},
-			{v.Limit(core.PerMinute(10)), core.TokenBucket(core.PerDay(5), core.Name("other"))},
+			{v.Limit(core.PerMinute(10)), core.TokenBucket(core.PerDay(5), core.LimitName("other"))},
 		} {
 			lim := limittest.Deny(30*time.Second+time.Nanosecond, opts...)
 			const rounded time.Duration = 30*time.Second + time.Microsecond
@@ -194,7 +194,7 @@ func TestMiddleware(t *testing.T) {
 		"counts":    {limittest.Allow(), guard.CountIf(func(status int) bool { return status == 401 }), []limittest.Call{{"Reserve", key, 1}, {"Settle", key, 1}}},
 		"does not":  {limittest.Allow(), guard.CountIf(func(status int) bool { return status == 200 }), []limittest.Call{{"Reserve", key, 1}, {"Settle", key, 0}}},
 		"CostAfter": {limittest.Allow(), guard.CostAfter(), []limittest.Call{{"Reserve", key, 1}, {"Settle", key, 7312}}},
-		"InFlight":  {limittest.Allow(core.InFlight(2)), guard.ResetDelta(), []limittest.Call{{"Acquire", key, 1}, {"Settle", key, 1}}},
+		"InFlight":  {limittest.Allow(core.InFlight(2)), guard.ResetInSeconds(), []limittest.Call{{"Acquire", key, 1}, {"Settle", key, 1}}},
 	} {
 		h := httplimit.Middleware(c.lim, keyfunc.IP(), c.option)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			httplimit.SetCost(r.Context(), 7312)

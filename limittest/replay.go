@@ -103,7 +103,7 @@ type run struct {
 
 func (r *replay) add(option core.Option) error {
 	clock := core.Clock(func() time.Time { return r.now })
-	lim, err := core.NewMemory("replay", option, clock, core.Entries(1e8)) // none is evicted
+	lim, err := core.NewMemory("replay", option, clock, core.MaxKeys(1e8)) // none is evicted
 	if err != nil {
 		return err
 	}

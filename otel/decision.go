@@ -77,7 +77,7 @@ func (k kind) attributes() *attributes {
 
 // decided records a decision.
 func (o *observer) decided(ctx context.Context, e core.Event) {
-	k := kind{limiter: e.Limiter, limit: e.Result.Name, outcome: outcomeOf(e), source: e.Result.Source}
+	k := kind{limiter: e.Limiter, limit: e.Result.LimitName, outcome: outcomeOf(e), source: e.Result.Source}
 	if e.Err != nil {
 		k.errorType = classify(e.Err)
 	}

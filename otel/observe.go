@@ -102,7 +102,7 @@ func (o *observer) observe(ctx context.Context, e core.Event) {
 	case core.EventKeyFallback:
 		o.keyFallbacks.Add(ctx, 1, metric.WithAttributes(limiterName(e.Limiter)))
 	case core.EventSlots:
-		o.slots.Add(ctx, e.Cost, metric.WithAttributes(limiterName(e.Limiter), limitKey.String(e.Result.Name)))
+		o.slots.Add(ctx, e.Cost, metric.WithAttributes(limiterName(e.Limiter), limitKey.String(e.Result.LimitName)))
 	case core.EventSlotLost:
 		o.slotsLost.Add(ctx, e.Cost, metric.WithAttributes(limiterName(e.Limiter)))
 	case core.EventLease:

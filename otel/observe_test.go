@@ -116,7 +116,7 @@ func TestEvents(t *testing.T) {
 		"slots of two limits": {
 			core.EventSlots,
 			[]core.Event{
-				{Result: core.Result{Name: "inflight"}, Cost: 3}, {Result: core.Result{Name: "all"}, Cost: 3}, {Result: core.Result{Name: "all"}, Cost: -1},
+				{Result: core.Result{LimitName: "inflight"}, Cost: 3}, {Result: core.Result{LimitName: "all"}, Cost: 3}, {Result: core.Result{LimitName: "all"}, Cost: -1},
 				{Kind: core.EventSlotLost, Cost: 2},
 			},
 			map[string]int64{
@@ -216,7 +216,7 @@ func TestBan(t *testing.T) {
 	t.Parallel()
 	m := newMeter(t)
 	rdb := redistest.Server(t).Client(t)
-	lim := core.MustNew(rdb, "login", core.FixedWindow(core.PerHour(2), core.Name("hourly")), core.Ban(time.Hour),
+	lim := core.MustNew(rdb, "login", core.FixedWindow(core.PerHour(2), core.LimitName("hourly")), core.Ban(time.Hour),
 		core.Timeout(time.Minute), m.observe())
 	if res, err := allow(t, lim, 5); err != nil || !res.Banned {
 		t.Fatal(res, err)
@@ -259,7 +259,7 @@ func TestRedis(t *testing.T) {
 	t.Parallel()
 	m := newMeter(t)
 	rdb := redistest.Server(t).Client(t)
-	lim := core.MustNew(rdb, "api", core.TokenBucket(core.PerHour(2), core.Name("hourly")), core.Timeout(time.Minute), m.observe())
+	lim := core.MustNew(rdb, "api", core.TokenBucket(core.PerHour(2), core.LimitName("hourly")), core.Timeout(time.Minute), m.observe())
 	if res, err := allow(t, lim, 5); err != nil || res.Source != core.SourceDenyCache {
 		t.Fatal(res, err)
 	}
@@ -310,7 +310,7 @@ func TestAllocations(t *testing.T) { // not parallel: it counts what the process
 		lim := core.MustNewMemory("api", core.TokenBucket(core.PerSecond(1e9)), option)
 		return testing.AllocsPerRun(1000, func() { _, _ = lim.Allow(t.Context(), "user:alice") })
 	}
-	if plain, observed := allocated(core.Entries(1<<10)), allocated(m.observe()); observed > plain {
+	if plain, observed := allocated(core.MaxKeys(1<<10)), allocated(m.observe()); observed > plain {
 		t.Errorf("%v allocations for an observed decision, %v without an observer", observed, plain)
 	}
 }

@@ -52,7 +52,7 @@ func TestSpan(t *testing.T) {
 	t.Parallel()
 	m := newMeter(t)
 	byIP := core.MustNewMemory("ip", core.TokenBucket(core.PerHour(10)), m.observe())
-	byUser := core.MustNewMemory("user", core.FixedWindow(core.PerDay(2), core.Name("daily")), m.observe())
+	byUser := core.MustNewMemory("user", core.FixedWindow(core.PerDay(2), core.LimitName("daily")), m.observe())
 	closed := core.MustNew(noRedis(t), "login", core.TokenBucket(core.PerHour(10)), core.FailClosed(), m.observe())
 
 	decide := func(ctx context.Context, limiters ...*core.Limiter) {

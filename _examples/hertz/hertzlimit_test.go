@@ -51,7 +51,7 @@ func TestHertz(t *testing.T) {
 		case "fails":
 			c.AbortWithStatus(http.StatusBadGateway)
 		default:
-			c.String(http.StatusCreated, "%s %v", res.Name, ctx.Value(tenantKey{}))
+			c.String(http.StatusCreated, "%s %v", res.LimitName, ctx.Value(tenantKey{}))
 		}
 	})
 	var got []string

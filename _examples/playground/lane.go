@@ -255,7 +255,7 @@ func (l *lane) decision(h hit, e core.Event) decision {
 		Delay:   float64(r.Delay) / float64(time.Millisecond),
 		Used:    used,
 		Also:    also,
-		Second:  !r.Allowed && len(l.limits) > 1 && r.Name == l.limits[1].limit().Name(),
+		Second:  !r.Allowed && len(l.limits) > 1 && r.LimitName == l.limits[1].limit().Name(),
 		Member:  l.member,
 		Banned:  banned(r),
 		Source:  r.Source.String(),

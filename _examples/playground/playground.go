@@ -29,7 +29,7 @@ type playground struct {
 }
 
 func newPlayground(client redis.UniversalClient) (*playground, error) {
-	hands, err := core.NewMemory("hands", core.GCRA(core.PerSecond(40), core.Burst(maxTraffic)), core.Entries(maxSessions))
+	hands, err := core.NewMemory("hands", core.GCRA(core.PerSecond(40), core.Burst(maxTraffic)), core.MaxKeys(maxSessions))
 	if err != nil {
 		return nil, err
 	}

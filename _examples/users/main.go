@@ -55,7 +55,7 @@ func routes(perUser, perOrg *core.Limiter) http.Handler {
 		return "org:" + u.org, nil
 	}
 	limited := httplimit.Middleware(perUser, keyfunc.User(userKey{}),
-		guard.And(perOrg, org),
+		guard.AlsoLimit(perOrg, org),
 		guard.Headers(guard.XRateLimit|guard.IETF))
 	return authenticate(limited(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = fmt.Fprintf(w, "hello %v\n", r.Context().Value(userKey{}))

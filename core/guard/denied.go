@@ -22,7 +22,7 @@ type DeniedError struct {
 // Error names the limiter and the limit, and no key.
 func (e *DeniedError) Error() string {
 	if e.Result.Banned {
-		return fmt.Sprintf("redislimit: limiter %q: banned for %v", e.Result.Limiter, e.Result.RetryAfter)
+		return fmt.Sprintf("redislimit: limiter %q: banned for %v", e.Result.LimiterName, e.Result.RetryAfter)
 	}
-	return fmt.Sprintf("redislimit: limiter %q: limit %q exceeded", e.Result.Limiter, e.Result.Name)
+	return fmt.Sprintf("redislimit: limiter %q: limit %q exceeded", e.Result.LimiterName, e.Result.LimitName)
 }

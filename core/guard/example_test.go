@@ -140,7 +140,7 @@ func ExampleCostAfter() {
 }
 
 // A user's limit and that of his organization decide together: who is denied uses up nothing of what others share.
-func ExampleAnd() {
+func ExampleAlsoLimit() {
 	perUser := core.MustNewMemory("user", core.FixedWindow(core.PerHour(2)))
 	perOrg := core.MustNewMemory("org", core.FixedWindow(core.PerHour(1000)))
 	everybody := core.MustNewMemory("everybody", core.FixedWindow(core.PerHour(9000)))
@@ -148,7 +148,7 @@ func ExampleAnd() {
 	org := func(keyfunc.Request) (string, error) { return "org:acme", nil }
 
 	limited := httplimit.Middleware(perUser, keyfunc.User(userKey{}),
-		guard.And(perOrg, org), guard.And(everybody, keyfunc.Global()))
+		guard.AlsoLimit(perOrg, org), guard.AlsoLimit(everybody, keyfunc.Global()))
 	h := limited(http.HandlerFunc(hello))
 
 	for range 10 {
@@ -184,7 +184,7 @@ func ExampleFallback() {
 func ExampleDryRun() {
 	h := limited(func(_ http.ResponseWriter, r *http.Request) {
 		if res, ok := httplimit.Result(r.Context()); ok && !res.Allowed {
-			fmt.Println("would be denied:", res.Name)
+			fmt.Println("would be denied:", res.LimitName)
 		}
 	}, guard.DryRun())
 
@@ -231,7 +231,7 @@ func ExampleRetryJitter() {
 // Clients expect the headers of the first drafts of the IETF, in which the reset is in seconds from
 // now.
 func ExampleHeaderPrefix() {
-	h := limited(hello, guard.HeaderPrefix("RateLimit-"), guard.ResetDelta())
+	h := limited(hello, guard.HeaderPrefix("RateLimit-"), guard.ResetInSeconds())
 
 	w := get(h, "/")
 	for _, name := range []string{"RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset"} {
@@ -265,7 +265,7 @@ func ExampleProblem() {
 		w.WriteHeader(status)
 		_, _ = w.Write(guard.Problem(status, err))
 	}
-	denied := &guard.DeniedError{Result: core.Result{Limiter: "api", Limit: 100, RetryAfter: 36 * time.Second}}
+	denied := &guard.DeniedError{Result: core.Result{LimiterName: "api", Limit: 100, RetryAfter: 36 * time.Second}}
 
 	w := httptest.NewRecorder()
 	render(w, http.StatusTooManyRequests, fmt.Errorf("middleware: %w", denied))

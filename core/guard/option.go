@@ -77,7 +77,7 @@ func Fallback(key keyfunc.Func) Option {
 //		if !ok {
 //			return nil, nil // the limiter that the middleware was mounted with
 //		}
-//		return lim.With(core.TokenBucket(core.PerMinute(perMinute), core.Name("requests")))
+//		return lim.With(core.TokenBucket(core.PerMinute(perMinute), core.LimitName("requests")))
 //	})
 //
 // It is called for each request, so the numbers are to be in memory. An error is logged, and
@@ -106,7 +106,7 @@ func LimiterFor(limiter func(keyfunc.Request) (*core.Limiter, error)) Option {
 // one that answers 304 by the ETag of the response does.
 //
 // A denial by an inner limiter is a response as any other: count is asked about its 429. Limits
-// that are to decide together are given by [And].
+// that are to decide together are given by [AlsoLimit].
 func CountIf(count func(status int) bool) Option {
 	settings.MustFunc(count == nil, "CountIf", "reports which status counts")
 	return settings.NewOption("CountIf", func(s *settings.Settings) { s.CountIf = func(status, _ int) bool { return count(status) } })
@@ -213,7 +213,7 @@ func Headers(sets HeaderSet) AnswerOption {
 // least. Under prefixes of its own each middleware shows its own limit.
 //
 // For RateLimit-Limit, RateLimit-Remaining and RateLimit-Reset, which the first drafts of the IETF
-// had, give [ResetDelta], too: in these drafts the reset is in seconds from now.
+// had, give [ResetInSeconds], too: in these drafts the reset is in seconds from now.
 func HeaderPrefix(prefix string) AnswerOption {
 	if !prefixes.MatchString(prefix) || len(prefix) > 64 || strings.HasPrefix(strings.ToLower(prefix), "grpc-") {
 		panic(fmt.Sprintf("guard: HeaderPrefix(%.80q): allowed are 2 to 64 letters, digits and \"-\", from a letter or digit to a \"-\", "+
@@ -236,10 +236,10 @@ func HeadersOnDenial() AnswerOption {
 	return settings.NewAnswerOption("HeadersOnDenial", func(s *settings.Settings) { s.Headers.OnDenial = true })
 }
 
-// ResetDelta writes X-RateLimit-Reset, of [XRateLimit], in seconds from now instead of Unix time,
+// ResetInSeconds writes X-RateLimit-Reset, of [XRateLimit], in seconds from now instead of Unix time,
 // whatever its [HeaderPrefix].
-func ResetDelta() AnswerOption {
-	return settings.NewAnswerOption("ResetDelta", func(s *settings.Settings) { s.Headers.Delta = true })
+func ResetInSeconds() AnswerOption {
+	return settings.NewAnswerOption("ResetInSeconds", func(s *settings.Settings) { s.Headers.Delta = true })
 }
 
 // RetryJitter spreads clients that are denied together: each is told to come back later by a random

@@ -116,7 +116,7 @@ type Waiting struct {
 	Most    int           // requests that may wait at a time
 }
 
-// A WrongLimitError is the error of core.Limiter.With, and of core.All about limits that cannot
+// A WrongLimitError is the error of core.Limiter.With, and of core.AllowAll about limits that cannot
 // decide together.
 type WrongLimitError struct{ Err error }
 

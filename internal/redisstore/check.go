@@ -164,7 +164,7 @@ func adviceOnClock(ctx context.Context, node *redis.Client) string {
 		return ""
 	}
 	return fmt.Sprintf("the server's clock is %v %s that of this process: clients compare X-RateLimit-Reset, which goes by the server's clock, "+
-		"with theirs: set both right, or use guard.ResetDelta()", ahead.Round(time.Second), direction)
+		"with theirs: set both right, or use guard.ResetInSeconds()", ahead.Round(time.Second), direction)
 }
 
 // adviceOnOptions says which options of the client make decisions slower, or end them too soon.

@@ -9,7 +9,7 @@
 // a log line or an entry in memory. While Redis does not answer, customers keep the numbers that this process has read last; and a
 // customer whose text is wrong keeps the last one that was right.
 //
-// Give all limits one name: see [core.Name]. What a customer has used then stays used when the numbers change.
+// Give all limits one name: see [core.LimitName]. What a customer has used then stays used when the numbers change.
 package contracts
 
 import (

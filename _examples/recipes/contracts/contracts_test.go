@@ -84,7 +84,7 @@ func TestContracts(t *testing.T) {
 		rdb := &table{}
 		rdb.set(nil, "acme", "token_bucket 250/1m name=requests", "initech", "token_bucket 1000/1m burst=2000 name=requests")
 		c := contracts.New(t.Context(), rdb, slog.New(slog.NewTextHandler(&logs, nil)))
-		h := service(core.MustNewMemory("customers", core.TokenBucket(core.PerMinute(60), core.Name("requests"))), c)
+		h := service(core.MustNewMemory("customers", core.TokenBucket(core.PerMinute(60), core.LimitName("requests"))), c)
 		for _, step := range []struct {
 			err           error
 			acme, initech string // the texts; "": no contract
@@ -125,7 +125,7 @@ func TestInventedKeys(t *testing.T) {
 		rdb := &table{}
 		rdb.set(nil, "acme", "token_bucket 1000/1m name=requests")
 		c := contracts.New(t.Context(), rdb, logger)
-		lim := core.MustNewMemory("customers", core.TokenBucket(core.PerMinute(60), core.Name("requests")), core.Logger(logger))
+		lim := core.MustNewMemory("customers", core.TokenBucket(core.PerMinute(60), core.LimitName("requests")), core.Logger(logger))
 		h := service(lim, c)
 		rdb.set(context.DeadlineExceeded)
 		time.Sleep(time.Minute)

@@ -28,9 +28,9 @@ func TestPanics(t *testing.T) {
 	handler := http.NotFoundHandler()
 	chosen := guard.LimiterFor(func(keyfunc.Request) (*core.Limiter, error) { return lim, nil })
 	framework.New(slots, keyfunc.IP(), guard.CostAfter(), chosen)
-	framework.New(slots, keyfunc.IP(), guard.CostAfter(), guard.And(lim, keyfunc.IP()))
+	framework.New(slots, keyfunc.IP(), guard.CostAfter(), guard.AlsoLimit(lim, keyfunc.IP()))
 	framework.New(queue, keyfunc.IP(), guard.CountIf(func(int) bool { return true }))
-	mount(guard.HeaderPrefix("a-"), guard.Headers(guard.IETF|guard.XRateLimit), guard.ResetDelta(), guard.HeadersOnDenial())
+	mount(guard.HeaderPrefix("a-"), guard.Headers(guard.IETF|guard.XRateLimit), guard.ResetInSeconds(), guard.HeadersOnDenial())
 	mount(guard.HeaderPrefix(strings.Repeat("x", 63) + "-"))
 	for want, f := range map[string]func(){
 		"limiter is nil":      func() { framework.New(nil, keyfunc.IP()) },
@@ -84,22 +84,22 @@ func TestPanics(t *testing.T) {
 		"guard: OnError and OnError: give it once":             func() { mount(framework.OnError(handler), framework.OnError(handler)) },
 		"guard: MaxRetryAfter and MaxRetryAfter: give it once": func() { mount(guard.MaxRetryAfter(1e9), guard.MaxRetryAfter(2e9)) },
 		"guard: NoHeaders and RetryJitter: choose one":         func() { mount(guard.NoHeaders(), guard.RetryJitter(0.2)) },
-		"guard: And and WaitUpTo: choose one":                  func() { mount(guard.And(lim, keyfunc.Global()), guard.WaitUpTo(time.Second)) },
+		"guard: AlsoLimit and WaitUpTo: choose one":                  func() { mount(guard.AlsoLimit(lim, keyfunc.Global()), guard.WaitUpTo(time.Second)) },
 		"guard: NoHeaders and MaxRetryAfter: choose one":       func() { mount(guard.MaxRetryAfter(1e9), guard.NoHeaders()) },
 		"guard: NoHeaders and RetryAfterMs: choose one":        func() { mount(guard.NoHeaders(), guard.RetryAfterMs()) },
 		"guard: NoHeaders and Headers: choose one":             func() { mount(guard.NoHeaders(), guard.Headers(guard.IETF)) },
 		"guard: NoHeaders and HeadersOnDenial: choose one":     func() { mount(guard.HeadersOnDenial(), guard.NoHeaders()) },
-		"guard: NoHeaders and ResetDelta: choose one":          func() { mount(guard.ResetDelta(), guard.NoHeaders()) },
+		"guard: NoHeaders and ResetInSeconds: choose one":          func() { mount(guard.ResetInSeconds(), guard.NoHeaders()) },
 		"guard: NoHeaders and ExposeHeaders: choose one":       func() { mount(guard.NoHeaders(), guard.ExposeHeaders()) },
-		"guard: And with CountIf: give it to the middleware": func() {
-			mount(guard.And(lim, keyfunc.IP(), guard.CountIf(func(int) bool { return true })))
+		"guard: AlsoLimit with CountIf: give it to the middleware": func() {
+			mount(guard.AlsoLimit(lim, keyfunc.IP(), guard.CountIf(func(int) bool { return true })))
 		},
-		"guard: And with And: give it to the middleware":         func() { mount(guard.And(lim, keyfunc.IP(), guard.And(lim, keyfunc.IP()))) },
-		`guard: And: limiter "queue" has a LeakyBucket`:          func() { mount(guard.And(queue, keyfunc.IP())) },
-		`And: limiter "queue" has a LeakyBucket: a place in its`: func() { framework.New(queue, keyfunc.IP(), guard.And(lim, keyfunc.IP())) },
-		"guard: the limiter is nil":                              func() { guard.And(nil, keyfunc.IP()) },
-		"guard: the key function is nil":                         func() { guard.And(lim, nil) },
-		"guard: a nil Option":                                    func() { guard.And(lim, keyfunc.IP(), nil) },
+		"guard: AlsoLimit with And: give it to the middleware":         func() { mount(guard.AlsoLimit(lim, keyfunc.IP(), guard.AlsoLimit(lim, keyfunc.IP()))) },
+		`guard: AlsoLimit: limiter "queue" has a LeakyBucket`:          func() { mount(guard.AlsoLimit(queue, keyfunc.IP())) },
+		`AlsoLimit: limiter "queue" has a LeakyBucket: a place in its`: func() { framework.New(queue, keyfunc.IP(), guard.AlsoLimit(lim, keyfunc.IP())) },
+		"guard: the limiter is nil":                              func() { guard.AlsoLimit(nil, keyfunc.IP()) },
+		"guard: the key function is nil":                         func() { guard.AlsoLimit(lim, nil) },
+		"guard: a nil Option":                                    func() { guard.AlsoLimit(lim, keyfunc.IP(), nil) },
 		`guard: CostAfter: no limit of limiter "queue"`:          func() { framework.New(queue, keyfunc.IP(), guard.CostAfter()) },
 		`guard: CostAfter: no limit of limiter "slots"`:          func() { framework.New(slots, keyfunc.IP(), guard.CostAfter()) },
 		`guard: CountIf: limiter "slots" has InFlight alone`: func() {
@@ -117,8 +117,8 @@ func TestPanics(t *testing.T) {
 		},
 		"guard: Headers and Headers: give it once":               func() { framework.NewAnswerer(guard.Headers(guard.IETF), guard.Headers(guard.IETF)) },
 		"NoHeaders and RetryJitter: choose one":                  func() { framework.NewAnswerer(guard.RetryJitter(0.2), guard.NoHeaders()) },
-		"ResetDelta: it is for XRateLimit, which":                func() { framework.NewAnswerer(guard.ResetDelta(), guard.Headers(guard.IETF)) },
-		"guard: ResetDelta: it is for XRateLimit, which Headers": func() { mount(guard.ResetDelta(), guard.Headers(guard.IETF)) },
+		"ResetInSeconds: it is for XRateLimit, which":                func() { framework.NewAnswerer(guard.ResetInSeconds(), guard.Headers(guard.IETF)) },
+		"guard: ResetInSeconds: it is for XRateLimit, which Headers": func() { mount(guard.ResetInSeconds(), guard.Headers(guard.IETF)) },
 	} {
 		func() {
 			defer func() {
@@ -138,7 +138,7 @@ func TestAnswerOptions(t *testing.T) {
 	lim := core.MustNewMemory("api", core.FixedWindow(core.PerHour(1)))
 	is := func(option guard.Option) bool { _, ok := option.(guard.AnswerOption); return ok }
 	for name, option := range map[string]guard.Option{
-		"Headers": guard.Headers(guard.IETF), "NoHeaders": guard.NoHeaders(), "HeadersOnDenial": guard.HeadersOnDenial(), "ResetDelta": guard.ResetDelta(),
+		"Headers": guard.Headers(guard.IETF), "NoHeaders": guard.NoHeaders(), "HeadersOnDenial": guard.HeadersOnDenial(), "ResetInSeconds": guard.ResetInSeconds(),
 		"HeaderPrefix": guard.HeaderPrefix("X-"),
 		"RetryJitter":  guard.RetryJitter(1), "MaxRetryAfter": guard.MaxRetryAfter(time.Second), "RetryAfterMs": guard.RetryAfterMs(),
 		"ExposeHeaders": guard.ExposeHeaders(),
@@ -153,7 +153,7 @@ func TestAnswerOptions(t *testing.T) {
 		"Fallback": guard.Fallback(keyfunc.IP()), "LimiterFor": guard.LimiterFor(func(keyfunc.Request) (*core.Limiter, error) { return lim, nil }),
 		"CountIf": guard.CountIf(func(int) bool { return true }), "CountIf of an adapter": framework.CountIf(func(int) bool { return true }),
 		"CostAfter": guard.CostAfter(), "DryRun": guard.DryRun(), "WaitUpTo": guard.WaitUpTo(time.Second), "MaxWaiting": guard.MaxWaiting(1),
-		"And": guard.And(lim, keyfunc.IP()),
+		"And": guard.AlsoLimit(lim, keyfunc.IP()),
 	} {
 		if is(option) {
 			t.Errorf("an Answerer takes %s, which does nothing there", name)

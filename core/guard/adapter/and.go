@@ -18,7 +18,7 @@ func (g *Guard) addMembers() {
 	}
 	for _, m := range append(g.members, g) {
 		if _, queue, _ := inside.Core.NeedsEnd(m.limiter); queue {
-			panic(fmt.Sprintf("guard: And: limiter %q has a LeakyBucket: a place in its queue cannot be given back exactly: "+
+			panic(fmt.Sprintf("guard: AlsoLimit: limiter %q has a LeakyBucket: a place in its queue cannot be given back exactly: "+
 				"mount a middleware of its own", m.limiter.Name()))
 		}
 	}
@@ -41,7 +41,7 @@ func (g *Guard) askAll(r keyfunc.Request, key string, v *Verdict) bool {
 	case v.slots:
 		v.reservation, v.Err = core.AcquireAll(ctx, v.cost, keys...)
 	default:
-		v.Result, v.Err = core.All(ctx, v.cost, keys...)
+		v.Result, v.Err = core.AllowAll(ctx, v.cost, keys...)
 	}
 	if v.reservation != nil {
 		v.Result = v.reservation.Result

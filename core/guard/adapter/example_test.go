@@ -129,7 +129,7 @@ func ExampleAdapter() {
 	serve := middleware(lim, byTenant, func(_ context.Context, c *call) { c.status = 200 },
 		OnDenied(func(_ context.Context, c *call) {
 			res, _ := c.state.Result()
-			fmt.Println(c.sender, "is denied by", res.Name)
+			fmt.Println(c.sender, "is denied by", res.LimitName)
 		}))
 
 	ctx := context.WithValue(context.Background(), tenant{}, "acme")

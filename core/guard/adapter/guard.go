@@ -25,7 +25,7 @@ type Guard struct {
 	key      keyfunc.Func
 	peer     keyfunc.Func      // for requests that have neither that key nor the one of Fallback
 	settings settings.Settings // what the middleware's options set; else the defaults of New, nil, 0 or false
-	members  []*Guard          // of guard.And: what these decide by
+	members  []*Guard          // of guard.AlsoLimit: what these decide by
 
 	wrongLimits                                               messages
 	noKeyLogged, negativeLogged, neverLogged, wrongCostLogged sync.Once
@@ -342,7 +342,7 @@ func (g *Guard) logNever(ctx context.Context, res *core.Result, cost int64) {
 		return
 	}
 	g.neverLogged.Do(func() {
-		attrs := []any{"limiter", res.Limiter, "limit", res.Name, "capacity", res.Limit}
+		attrs := []any{"limiter", res.LimiterName, "limit", res.LimitName, "capacity", res.Limit}
 		if g.members == nil { // a member may have another cost
 			attrs = append(attrs, "cost", cost)
 		}

@@ -54,7 +54,7 @@ func randomResult(random *rand.Rand) core.Result {
 func TestRetryAfterIsNeverZero(t *testing.T) {
 	t.Parallel()
 	h := http.Header{}
-	denied := core.Result{Source: core.SourceDenyCache, Limiter: "api", Limit: 1}
+	denied := core.Result{Source: core.SourceDenyCache, LimiterName: "api", Limit: 1}
 	headers{Sets: xRateLimit | ietf, Names: usualNames}.set(h, &denied, 0, &RequestState{})
 	if got := h.Get("Retry-After"); got != "1" {
 		t.Errorf("Retry-After: %q, want 1", got)

@@ -55,7 +55,7 @@ func TestStacked(t *testing.T) {
 // is not.
 func TestHeaderPrefix(t *testing.T) {
 	each(t, func(b *testbed) {
-		b.behind(by(b.fixed(1), guard.HeaderPrefix("X-Rate-Limit-"), guard.ResetDelta()))
+		b.behind(by(b.fixed(1), guard.HeaderPrefix("X-Rate-Limit-"), guard.ResetInSeconds()))
 		for _, c := range []struct {
 			code codes.Code
 			wait string

@@ -289,7 +289,7 @@ func (c *caller) send() []*answer {
 func (c *caller) wantAll() {
 	c.t.Helper()
 	for i, a := range c.all {
-		if a.err != nil || a.Limiter != "" && (!a.Allowed || a.Source != core.SourceRedis) {
+		if a.err != nil || a.LimiterName != "" && (!a.Allowed || a.Source != core.SourceRedis) {
 			c.t.Errorf("call %d: %+v, %v", i, a.Result, a.err)
 		}
 	}

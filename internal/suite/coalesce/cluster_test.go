@@ -347,7 +347,7 @@ func TestFailsAfterCharge(t *testing.T) {
 					check.Need(t, err)
 					for limit := range res.All() {
 						if limit.Remaining != 8 {
-							t.Errorf("%s: %d remain of %s, want 8", key, limit.Remaining, limit.Name)
+							t.Errorf("%s: %d remain of %s, want 8", key, limit.Remaining, limit.LimitName)
 						}
 					}
 				}

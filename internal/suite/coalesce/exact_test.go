@@ -167,7 +167,7 @@ func view(r core.Result) string {
 	var text strings.Builder
 	for _, e := range append([]core.Result{r}, all...) {
 		fmt.Fprintf(&text, "{%s allowed %v banned %v limit %d remaining %d retry %v reset %v delay %v window %v at %d source %v}",
-			e.Name, e.Allowed, e.Banned, e.Limit, e.Remaining, e.RetryAfter, e.ResetAfter, e.Delay, e.Window, e.At.UnixMicro(), e.Source)
+			e.LimitName, e.Allowed, e.Banned, e.Limit, e.Remaining, e.RetryAfter, e.ResetAfter, e.Delay, e.Window, e.At.UnixMicro(), e.Source)
 	}
 	return text.String()
 }

@@ -41,7 +41,7 @@ func left(t testing.TB, lim *core.Limiter, want map[string]int64) {
 		}
 		for each := range res.All() {
 			if got := n - 1000 + each.Limit; each.Remaining != got { // the limits are 1000, 1001, ...
-				t.Errorf("%s: %d of %s remain, want %d", key, each.Remaining, each.Name, got)
+				t.Errorf("%s: %d of %s remain, want %d", key, each.Remaining, each.LimitName, got)
 			}
 		}
 	}
@@ -278,8 +278,8 @@ func TestHeldInPart(t *testing.T) {
 		res, err := lim.Peek(t.Context(), key)
 		check.Need(t, err)
 		for each := range res.All() {
-			if each.Remaining != want[each.Name][key] {
-				t.Errorf("%s: %d of %s remain, want %d", key, each.Remaining, each.Name, want[each.Name][key])
+			if each.Remaining != want[each.LimitName][key] {
+				t.Errorf("%s: %d of %s remain, want %d", key, each.Remaining, each.LimitName, want[each.LimitName][key])
 			}
 		}
 	}

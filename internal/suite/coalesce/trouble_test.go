@@ -102,7 +102,7 @@ func TestWorkOfBatch(t *testing.T) {
 	s := onRedis(t)
 	logs := make([]core.Option, 12)
 	for i := range logs {
-		logs[i] = core.SlidingWindowLog(core.PerHour(10_000), core.Name(fmt.Sprint("limit", i)))
+		logs[i] = core.SlidingWindowLog(core.PerHour(10_000), core.LimitName(fmt.Sprint("limit", i)))
 	}
 	lim := s.limiter(t, "work", logs...)
 	for i, o := range s.batch(t, lim, slices.Repeat([]request{{key: "k", n: 100}}, 40)) {
@@ -185,8 +185,8 @@ func TestForeignValueInBatch(t *testing.T) {
 func TestOutOfMemory(t *testing.T) {
 	t.Parallel()
 	all := map[string][]core.Option{
-		"several":   {core.FixedWindow(core.PerHour(10), core.Name("limit")), core.TokenBucket(core.PerHour(1000)), core.SlidingWindowLog(core.PerHour(1000))},
-		"log_first": {core.SlidingWindowLog(core.PerHour(10), core.Name("limit")), core.FixedWindow(core.PerHour(1000))},
+		"several":   {core.FixedWindow(core.PerHour(10), core.LimitName("limit")), core.TokenBucket(core.PerHour(1000)), core.SlidingWindowLog(core.PerHour(1000))},
+		"log_first": {core.SlidingWindowLog(core.PerHour(10), core.LimitName("limit")), core.FixedWindow(core.PerHour(1000))},
 	}
 	for _, v := range limits.All() {
 		all[v.Name] = []core.Option{v.With(core.PerHour(10), limits.Settings{Burst: 10, Name: "limit"})}

@@ -108,9 +108,9 @@ func ends(t *testing.T, s Store, limit maker) {
 // describes checks which limit the one Result describes.
 func describes(t *testing.T, s Store) {
 	lim := s.limiter(t, "describes",
-		core.FixedWindow(core.PerMinute(5), core.Name("minute")),
-		core.FixedWindow(core.PerHour(5), core.Name("hour")),
-		core.FixedWindow(core.PerSecond(3), core.Name("second")))
+		core.FixedWindow(core.PerMinute(5), core.LimitName("minute")),
+		core.FixedWindow(core.PerHour(5), core.LimitName("hour")),
+		core.FixedWindow(core.PerSecond(3), core.LimitName("second")))
 	for _, c := range []struct {
 		when      string
 		n         int64
@@ -128,7 +128,7 @@ func describes(t *testing.T, s Store) {
 		if c.n == 1 {
 			s.Advance(time.Second)
 		}
-		if res := allowN(t, lim, "k", c.n); res.Name != c.name || res.Allowed != c.allowed || res.Remaining != c.remaining || res.RetryAfter != c.retry {
+		if res := allowN(t, lim, "k", c.n); res.LimitName != c.name || res.Allowed != c.allowed || res.Remaining != c.remaining || res.RetryAfter != c.retry {
 			t.Errorf("%s: %+v", c.when, res)
 		}
 	}

@@ -242,7 +242,7 @@ const maxBan = 365 * 24 * time.Hour
 // banIsShared has limits of other names and numbers find the ban of a key, and another key and Limiter none.
 func banIsShared(t *testing.T, s Store) {
 	lim := s.limiter(t, "shared", core.FixedWindow(core.PerMinute(1)), core.Ban(time.Hour))
-	other := with(t, lim, core.TokenBucket(core.PerHour(5), core.Name("other")), core.FixedWindow(core.PerDay(9)))
+	other := with(t, lim, core.TokenBucket(core.PerHour(5), core.LimitName("other")), core.FixedWindow(core.PerDay(9)))
 	allowN(t, lim, "k", 1)
 	banned(t, allowN(t, lim, "k", 1), time.Hour)
 	banned(t, allowN(t, other, "k", 1), time.Hour)
@@ -341,7 +341,7 @@ func banEvents(t *testing.T, s Store) {
 	var told []string
 	lim := s.limiter(t, "events", core.FixedWindow(core.PerMinute(1)), core.Ban(time.Hour), core.Observe(func(_ context.Context, e core.Event) {
 		if e.Kind == core.EventBan {
-			told = append(told, fmt.Sprint("ban ", e.Took, " ", e.Result.Name))
+			told = append(told, fmt.Sprint("ban ", e.Took, " ", e.Result.LimitName))
 		}
 		if e.Kind == core.EventDecision {
 			told = append(told, fmt.Sprint("decision ", e.Result.Allowed, " ", e.Result.Banned))

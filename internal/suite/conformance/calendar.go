@@ -24,7 +24,7 @@ func calendarCases() []testCase {
 // beyond two nothing is decided, and nothing changes.
 func wrongClock(t *testing.T, s Store) {
 	s.needsRedis(t, "no other clock than the process's")
-	limit := core.FixedWindow(core.PerDay(10), core.In("Asia/Kathmandu"), core.Name("day"))
+	limit := core.FixedWindow(core.PerDay(10), core.In("Asia/Kathmandu"), core.LimitName("day"))
 	now := s.limiter(t, "clocks", limit)
 	at := allowN(t, now, "k", 1).At
 	for i, wrong := range []time.Duration{-23 * time.Hour, -time.Hour, time.Hour, 23 * time.Hour} {
@@ -62,8 +62,8 @@ func wrongClock(t *testing.T, s Store) {
 func windowAt(t *testing.T, s Store) {
 	for _, limit := range []core.Limit{
 		core.FixedWindow(core.PerHour(10), core.Aligned()),
-		core.FixedWindow(core.PerDay(10), core.In("America/New_York"), core.Name("newyork")),
-		core.FixedWindow(core.PerDay(10), core.In("Australia/Lord_Howe"), core.Name("lordhowe")),
+		core.FixedWindow(core.PerDay(10), core.In("America/New_York"), core.LimitName("newyork")),
+		core.FixedWindow(core.PerDay(10), core.In("Australia/Lord_Howe"), core.LimitName("lordhowe")),
 		core.FixedWindow(core.PerWeek(10), core.In("Europe/Berlin")),
 		core.FixedWindow(core.PerMonth(10)),
 	} {

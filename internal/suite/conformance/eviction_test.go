@@ -30,7 +30,7 @@ func TestKeyInUseIsKept(t *testing.T) {
 func keepInUse(t *testing.T, v limits.Variant, entries int) {
 	open := func(entries int) *core.Limiter {
 		t.Helper()
-		lim, err := core.NewMemory("memory", v.Limit(tenPerTen), core.Entries(entries), limits.Hold(10*time.Minute, v.Limit(tenPerTen)))
+		lim, err := core.NewMemory("memory", v.Limit(tenPerTen), core.MaxKeys(entries), limits.Hold(10*time.Minute, v.Limit(tenPerTen)))
 		check.Need(t, err)
 		return lim
 	}

@@ -75,7 +75,7 @@ func (s Store) entries(n int) core.Option {
 	if s.Redis != nil {
 		return core.Options()
 	}
-	return core.Entries(n)
+	return core.MaxKeys(n)
 }
 
 func (s Store) limiter(t *testing.T, name string, opts ...core.Option) *core.Limiter {

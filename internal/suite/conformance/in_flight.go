@@ -324,16 +324,16 @@ func slotsOutlastSteps(t *testing.T, s Store) {
 // slotsDescribed has the one Result describe slots only where they deny.
 func slotsDescribed(t *testing.T, s Store) {
 	lim := s.limiter(t, "slots", core.InFlight(2), core.FixedWindow(core.PerHour(100)))
-	if res := peek(t, lim, "k"); res.Name != "fixed-1h" {
+	if res := peek(t, lim, "k"); res.LimitName != "fixed-1h" {
 		t.Errorf("nothing is used: %+v", res)
 	}
 	held := acquire(t, lim, "k", 2)
-	if !held.Allowed || held.Name != "fixed-1h" || held.Remaining != 98 {
+	if !held.Allowed || held.LimitName != "fixed-1h" || held.Remaining != 98 {
 		t.Errorf("admitted, and no slot is left: %+v", held.Result)
 	}
 	res := acquire(t, lim, "k", 1).Result
 	want(t, res, false, 0, time.Second, 0)
-	if res.Name != "inflight" || res.Limit != 2 || res.Window != 0 {
+	if res.LimitName != "inflight" || res.Limit != 2 || res.Window != 0 {
 		t.Errorf("denied for want of a slot: %+v", res)
 	}
 	release(t, held)
@@ -393,11 +393,11 @@ func slotsLost(t *testing.T, s Store) {
 func slotEvents(t *testing.T, s Store) {
 	var mu sync.Mutex
 	held := map[string]int64{}
-	lim := s.limiter(t, "slots", core.InFlight(5), core.InFlight(50, core.Name("all")), core.Observe(func(_ context.Context, e core.Event) {
+	lim := s.limiter(t, "slots", core.InFlight(5), core.InFlight(50, core.LimitName("all")), core.Observe(func(_ context.Context, e core.Event) {
 		mu.Lock()
 		defer mu.Unlock()
 		if e.Kind == core.EventSlots {
-			held[e.Result.Name] += e.Cost
+			held[e.Result.LimitName] += e.Cost
 		}
 	}))
 	holds := func(when string, want int64) {

@@ -34,8 +34,8 @@ func collisions(t *testing.T, s Store) {
 	if s.Redis != nil {
 		t.Skip("each limit has a key of its own")
 	}
-	token := func(name string) core.Limit { return core.TokenBucket(tenPerTen, core.Name(name)) }
-	window := func(name string) core.Limit { return core.FixedWindow(tenPerTen, core.Name(name)) }
+	token := func(name string) core.Limit { return core.TokenBucket(tenPerTen, core.LimitName(name)) }
+	window := func(name string) core.Limit { return core.FixedWindow(tenPerTen, core.LimitName(name)) }
 	lim := s.limiter(t, "collisions", core.FixedWindow(tenPerTen), core.Ban())
 	all := map[*core.Limiter][]string{
 		with(t, lim, token("a")): nil, with(t, lim, window("a")): nil, with(t, lim, token("b"), window("c")): nil, lim: nil,
@@ -180,7 +180,7 @@ func apart(t *testing.T, s Store) {
 	for name, other := range map[string]*core.Limiter{
 		"another name":   s.limiter(t, "second", limit),
 		"another period": s.limiter(t, "first", core.FixedWindow(core.PerDay(2))),
-		"a named limit":  s.limiter(t, "first", core.FixedWindow(core.PerHour(2), core.Name("hourly"))),
+		"a named limit":  s.limiter(t, "first", core.FixedWindow(core.PerHour(2), core.LimitName("hourly"))),
 		"aligned":        s.limiter(t, "first", core.FixedWindow(core.PerHour(2), core.Aligned())),
 		"an algorithm":   s.limiter(t, "first", core.TokenBucket(core.PerHour(2))),
 	} {

@@ -753,7 +753,7 @@ func (s spec) limit(i int) (core.Limit, bool) {
 	if s.zone != "" {
 		limit = core.FixedWindow(s.rate(), core.In(s.zone))
 		if !s.unnamed {
-			limit = core.FixedWindow(s.rate(), core.Name(settings.Name), core.In(s.zone))
+			limit = core.FixedWindow(s.rate(), core.LimitName(settings.Name), core.In(s.zone))
 		}
 	}
 	return limit, limits.Accepts(limit)

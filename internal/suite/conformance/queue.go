@@ -126,12 +126,12 @@ func keptPlaces(t *testing.T, s Store) {
 // loweredQueue lowers the capacity: what is above it is never admitted, although a place is free that is.
 func loweredQueue(t *testing.T, s Store) {
 	s.needsRedis(t, "in memory each Limiter has keys of its own")
-	lim := s.limiter(t, "queue", core.LeakyBucket(core.PerSecond(1), core.Burst(20), core.Name("a")))
+	lim := s.limiter(t, "queue", core.LeakyBucket(core.PerSecond(1), core.Burst(20), core.LimitName("a")))
 	allowN(t, lim, "k", 1)
 	left := acquire(t, lim, "k", 9)
 	allowN(t, lim, "k", 10)
 	cancel(t, left)
-	lower := s.limiter(t, "queue", core.LeakyBucket(core.PerSecond(1), core.Burst(5), core.Name("a")))
+	lower := s.limiter(t, "queue", core.LeakyBucket(core.PerSecond(1), core.Burst(5), core.LimitName("a")))
 	if res := peek(t, lower, "k"); res.Remaining != 5 || res.Delay != time.Second {
 		t.Errorf("%+v, want 5 to remain", res)
 	}
@@ -149,7 +149,7 @@ func loweredQueue(t *testing.T, s Store) {
 func epochs(t *testing.T, s Store) {
 	s.needsRedis(t, "in memory each Limiter has keys of its own")
 	with := func(rate int64) *core.Limiter {
-		return s.limiter(t, "queue", core.LeakyBucket(core.PerSecond(rate), core.Burst(20), core.Name("a")))
+		return s.limiter(t, "queue", core.LeakyBucket(core.PerSecond(rate), core.Burst(20), core.LimitName("a")))
 	}
 	slow, fast := with(1), with(2)
 	allowN(t, slow, "k", 1)

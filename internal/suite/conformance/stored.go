@@ -49,9 +49,9 @@ func examples() []example {
 	held := func(t *testing.T, lim *core.Limiter) { t.Helper(); one(t, lim); reserve(t, lim, "alice", 2) }
 	hold := []core.Option{core.Hold(30 * time.Second)}
 	return append(registered(ones), []example{
-		{"FixedWindow, named", core.FixedWindow(perMinute, core.Name("calls")), nil, nil, 7, time.Minute, time.Minute},
+		{"FixedWindow, named", core.FixedWindow(perMinute, core.LimitName("calls")), nil, nil, 7, time.Minute, time.Minute},
 		{"FixedWindow of a calendar", core.FixedWindow(core.PerDay(10), core.In("UTC")), nil, nil, 7, 25600 * time.Second, 25600 * time.Second},
-		{"TokenBucket, named", core.TokenBucket(perMinute, core.Name("calls")), nil, nil, 7, 18 * time.Second, 6 * time.Second},
+		{"TokenBucket, named", core.TokenBucket(perMinute, core.LimitName("calls")), nil, nil, 7, 18 * time.Second, 6 * time.Second},
 		{"TokenBucket of 7 a second", core.TokenBucket(core.PerSecond(7)), nil, one, 6, 142858 * time.Microsecond, 142858 * time.Microsecond},
 		{"LeakyBucket, a place given back", core.LeakyBucket(perMinute, core.Burst(10)), nil, func(t *testing.T, lim *core.Limiter) {
 			t.Helper()

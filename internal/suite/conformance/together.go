@@ -18,7 +18,7 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/model"
 )
 
-// Together compares core.All over limiters of one server with the exact model, as [Properties] does, over random histories
+// Together compares core.AllowAll over limiters of one server with the exact model, as [Properties] does, over random histories
 // in which each of the keys is also decided on by itself, held, reset, evicted, planted and banned. Each decision is one
 // command. One that denies changes nothing.
 func Together(t *testing.T, open Opener, runs int) {
@@ -138,7 +138,7 @@ func (g *group) all(t *testing.T) bool {
 		}
 	}
 	before, commands := g.store.snapshot(t), g.store.Commands()
-	res, err := core.All(t.Context(), 1, keys...)
+	res, err := core.AllowAll(t.Context(), 1, keys...)
 	check.Need(t, err)
 	if sent := g.store.Commands() - commands; sent > 4 {
 		t.Errorf("%d commands, want one, but for scripts that are new, and one more where holds are found", sent)
@@ -160,8 +160,8 @@ func compareAll(t *testing.T, trials []*trial, asked []model.Asked, res core.Res
 			chosen = each
 		}
 	}
-	if res.Limiter != chosen.Limiter || res.Name != chosen.Name {
-		t.Errorf("the Result is that of %s %s, want %s %s", res.Limiter, res.Name, chosen.Limiter, chosen.Name)
+	if res.LimiterName != chosen.LimiterName || res.LimitName != chosen.LimitName {
+		t.Errorf("the Result is that of %s %s, want %s %s", res.LimiterName, res.LimitName, chosen.LimiterName, chosen.LimitName)
 	}
 	rounded, off := false, false
 	for i, tr := range trials {
@@ -176,8 +176,8 @@ func compareAll(t *testing.T, trials []*trial, asked []model.Asked, res core.Res
 				return false
 			}
 			tr.verdict(t, k, got, each[k])
-			if got.Limiter != tr.name || got.Banned != want[i].Banned {
-				t.Errorf("%s: banned %v, want %s: %v", got.Limiter, got.Banned, tr.name, want[i].Banned)
+			if got.LimiterName != tr.name || got.Banned != want[i].Banned {
+				t.Errorf("%s: banned %v, want %s: %v", got.LimiterName, got.Banned, tr.name, want[i].Banned)
 			}
 			if res.Allowed && tr.judges != nil {
 				tr.judges[k].Allow(got.At.UnixMicro(), asked[i].N)
@@ -264,7 +264,7 @@ func (s Store) findTogether(t *testing.T) {
 	a, b := s.limiter(t, "first", core.FixedWindow(core.PerDay(1e6))), s.limiter(t, "second", core.FixedWindow(core.PerDay(1e6)))
 	for i := range 1000 {
 		before, key := s.Commands(), fmt.Sprint(i)
-		if _, err := core.All(t.Context(), 1, a.On(key), b.On(key+"b")); err != nil {
+		if _, err := core.AllowAll(t.Context(), 1, a.On(key), b.On(key+"b")); err != nil {
 			t.Fatal(err)
 		}
 		if s.Commands()-before == 1 {
@@ -281,12 +281,12 @@ func (s Store) findTogether(t *testing.T) {
 func (s Store) asks(t *testing.T, admits bool, keys ...core.Keyed) core.Result {
 	t.Helper()
 	for range 2 { // the first may send a script that is new, in place of the other
-		if _, err := core.All(t.Context(), math.MaxInt64, keys...); err != nil {
+		if _, err := core.AllowAll(t.Context(), math.MaxInt64, keys...); err != nil {
 			t.Fatal(err)
 		}
 	}
 	before := s.Commands()
-	res, err := core.All(t.Context(), 1, keys...)
+	res, err := core.AllowAll(t.Context(), 1, keys...)
 	if err != nil || res.Allowed != admits {
 		t.Errorf("%+v, %v, want admitted %v", res, err, admits)
 	}
@@ -326,7 +326,7 @@ func TogetherMost(t *testing.T, s Store) {
 	}
 	s.asks(t, true, keys...)
 	one := s.limiter(t, "one-more", core.GCRA(core.PerDay(10)))
-	if res, err := core.All(t.Context(), 1, append(keys, one.On("k"))...); err != nil || !res.Allowed {
+	if res, err := core.AllowAll(t.Context(), 1, append(keys, one.On("k"))...); err != nil || !res.Allowed {
 		t.Errorf("one more: %+v, %v", res, err)
 	}
 	settle(t, held, 0)
@@ -335,7 +335,7 @@ func TogetherMost(t *testing.T, s Store) {
 	}
 	s.settled(t, 9, one, "k")
 	check.Eventually(t, "what was held is settled, and a denial bans", func() bool { return allowN(t, all[1], "k1", 8).Banned })
-	if res := s.asks(t, false, keys...); !res.Banned || res.Limiter != "most1" || res.RetryAfter != 24*time.Hour {
+	if res := s.asks(t, false, keys...); !res.Banned || res.LimiterName != "most1" || res.RetryAfter != 24*time.Hour {
 		t.Errorf("%+v", res)
 	}
 	var banned []core.Keyed // other keys: of those the process remembers that they have had holds
@@ -344,7 +344,7 @@ func TogetherMost(t *testing.T, s Store) {
 		banned = append(banned, lim.On("b"))
 	}
 	res := s.asks(t, false, append(banned, all[2].On("b"))...)
-	if n := len(slices.Collect(res.All())); n != 4 || res.Limiter != "most1" || res.RetryAfter != 2*time.Hour {
+	if n := len(slices.Collect(res.All())); n != 4 || res.LimiterName != "most1" || res.RetryAfter != 2*time.Hour {
 		t.Errorf("of two that ban the longer one is told: %+v, %d limits", res, n)
 	}
 	s.settled(t, 7, all[3], "k3")
@@ -365,12 +365,12 @@ func TogetherNumbers(t *testing.T, s Store) {
 		}
 		lim := s.limiter(t, v.Name, v.With(core.PerDay(10), limits.Settings{Name: "plan", Burst: 10}))
 		less := with(t, lim, v.With(core.PerDay(9), limits.Settings{Name: "plan", Burst: 9}))
-		if res, err := core.All(t.Context(), 2, lim.On("k"), less.On("k").Cost(3)); err != nil || !res.Allowed {
+		if res, err := core.AllowAll(t.Context(), 2, lim.On("k"), less.On("k").Cost(3)); err != nil || !res.Allowed {
 			t.Errorf("%s: %+v, %v", v.Name, res, err)
 		}
 		s.Advance(10 * time.Microsecond) // a bucket's change of rate is rounded up, by less
 		s.settled(t, 5, lim, "k")
-		res, err := core.All(t.Context(), 1, lim.On("k"), less.On("k").Cost(5)) // of nine one too many; the smaller is asked first
+		res, err := core.AllowAll(t.Context(), 1, lim.On("k"), less.On("k").Cost(5)) // of nine one too many; the smaller is asked first
 		if err != nil || res.Allowed {
 			t.Errorf("%s: %+v, %v", v.Name, res, err)
 		}
@@ -404,7 +404,7 @@ func TogetherBatches(t *testing.T, s Store) {
 			used[i][0], used[i][1] = used[i][0]+costs[0], used[i][1]+costs[1]
 			all.Go(func() {
 				k := fmt.Sprint("k", i)
-				res, err := core.All(t.Context(), 1, a.On(k).Cost(costs[0]), b.On("of "+k).Cost(costs[1]))
+				res, err := core.AllowAll(t.Context(), 1, a.On(k).Cost(costs[0]), b.On("of "+k).Cost(costs[1]))
 				results := slices.Collect(res.All())
 				if err != nil || !res.Allowed || len(results) != 3 {
 					t.Errorf("%d: %+v, %v", i, results, err)
@@ -412,15 +412,15 @@ func TogetherBatches(t *testing.T, s Store) {
 				}
 				for _, r := range results { // first the limiter of the smaller capacity
 					u := used[i][0]
-					if r.Limiter == "second-of-two" {
+					if r.LimiterName == "second-of-two" {
 						u = used[i][1]
 					}
 					if want := r.Limit - u; r.Remaining != want && round != 2 { // other rates are rounded
 						t.Errorf("%d: %+v, want %d left", i, r, want)
 					}
 				}
-				denied, err := core.All(t.Context(), 1, a.On(k), b.On("of "+k).Cost(b.Limits()[0].Capacity()))
-				if err != nil || denied.Allowed || denied.Limiter != "second-of-two" {
+				denied, err := core.AllowAll(t.Context(), 1, a.On(k), b.On("of "+k).Cost(b.Limits()[0].Capacity()))
+				if err != nil || denied.Allowed || denied.LimiterName != "second-of-two" {
 					t.Errorf("%d: %+v, %v", i, denied, err)
 				}
 			})

@@ -74,7 +74,7 @@ func TestTogetherOneKey(t *testing.T) {
 		hour := core.MustNew(client, "hour", append(conformance.OnlyRedis, core.SlidingWindowLog(core.PerHour(100)))...)
 		ask := func(cost int64, other string) (core.Result, int64) {
 			before := sent()
-			res, err := core.All(t.Context(), 1, day.On("k").Cost(cost), hour.On(other))
+			res, err := core.AllowAll(t.Context(), 1, day.On("k").Cost(cost), hour.On(other))
 			if err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
@@ -91,7 +91,7 @@ func TestTogetherOneKey(t *testing.T) {
 		for i := range int64(64) { // on a Cluster some share a batch
 			all.Go(func() {
 				k := fmt.Sprint("k", i)
-				res, err := core.All(t.Context(), 1, day.On(k).Cost(1+i%9), hour.On(k).Cost(i+1))
+				res, err := core.AllowAll(t.Context(), 1, day.On(k).Cost(1+i%9), hour.On(k).Cost(i+1))
 				if each := slices.Collect(res.All()); err != nil || !res.Allowed || each[0].Remaining != 9-i%9 || each[1].Remaining != 99-i {
 					t.Errorf("%s, %s: %+v, %v", name, k, each, err)
 				}

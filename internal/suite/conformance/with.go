@@ -211,7 +211,7 @@ func withExpired(t *testing.T, s Store, limit maker) {
 // withFresh changes the algorithm, the form, the time zone and the period of a named limit, again and again: each of
 // them has a count of its own, which is found again, and is never shortened by another.
 func withFresh(t *testing.T, s Store) {
-	name := core.Name("plan")
+	name := core.LimitName("plan")
 	all := []core.Limit{
 		core.FixedWindow(core.Per(3, 6*time.Hour), name), core.FixedWindow(core.PerDay(5), name),
 		core.FixedWindow(core.Per(3, 6*time.Hour), core.Aligned(), name), core.FixedWindow(core.PerDay(5), core.Aligned(), name),

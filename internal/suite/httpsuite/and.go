@@ -32,9 +32,9 @@ func and(b *testbed) {
 		b.each(name, func(b *testbed) {
 			perUser, perOrg := b.named("user", core.FixedWindow(core.PerMinute(2))), b.named("org", core.GCRA(core.PerMinute(3)))
 			sets := guard.Headers(guard.XRateLimit | guard.IETF)
-			limit := Limit{Limiter: perUser, Key: keyfunc.User(UserKey), Options: []guard.Option{guard.And(perOrg, keyfunc.Global()), sets}}
+			limit := Limit{Limiter: perUser, Key: keyfunc.User(UserKey), Options: []guard.Option{guard.AlsoLimit(perOrg, keyfunc.Global()), sets}}
 			if name == "OrgFirst" {
-				limit = Limit{Limiter: perOrg, Key: keyfunc.Global(), Options: []guard.Option{sets, guard.And(perUser, keyfunc.User(UserKey))}}
+				limit = Limit{Limiter: perOrg, Key: keyfunc.Global(), Options: []guard.Option{sets, guard.AlsoLimit(perUser, keyfunc.User(UserKey))}}
 			}
 			s := b.behind(limit, Route{Path: "/a", Handler: Handler{Do: ShowResult}})
 			s.usersOfOrg(perUser, perOrg)
@@ -80,9 +80,9 @@ func andOwn(b *testbed) {
 	})
 	s := b.behind(Limit{Limiter: tokens, Key: keyfunc.IP(), Options: []guard.Option{
 		guard.Cost(func(r keyfunc.Request) int64 { n, _ := strconv.ParseInt(r.Header("Tokens"), 10, 64); return n }),
-		guard.And(calls.Limiter, keyfunc.IP(), estimate(1), byTier),
-		guard.And(tokens, keyfunc.Global()),
-		guard.And(tokens, keyfunc.Global(), estimate(4)),
+		guard.AlsoLimit(calls.Limiter, keyfunc.IP(), estimate(1), byTier),
+		guard.AlsoLimit(tokens, keyfunc.Global()),
+		guard.AlsoLimit(tokens, keyfunc.Global(), estimate(4)),
 	}})
 	for _, step := range []struct {
 		tokens, tier              string
@@ -114,7 +114,7 @@ func andKeys(b *testbed) {
 	own := b.namedFixed("own", 9)
 	perUser, perDevice := b.namedFixed("user", 9), b.namedFixed("device", 9)
 	own.Options = []guard.Option{
-		guard.And(perUser.Limiter, keyfunc.User(UserKey), guard.Fallback(device)), guard.And(perDevice.Limiter, device),
+		guard.AlsoLimit(perUser.Limiter, keyfunc.User(UserKey), guard.Fallback(device)), guard.AlsoLimit(perDevice.Limiter, device),
 	}
 	s := b.behind(own)
 	s.getEach("/a", []keyedRequest{{user("alice"), 200}, {KeyHeader + ": one", 200}, {"", 200}, {KeyHeader + ": broken", 500}})
@@ -128,7 +128,7 @@ func andKeys(b *testbed) {
 		b.Errorf("%d warnings, want none: %s", n, b.logs.String())
 	}
 
-	own.Options = []guard.Option{guard.And(perUser.Limiter, keyfunc.User(UserKey))}
+	own.Options = []guard.Option{guard.AlsoLimit(perUser.Limiter, keyfunc.User(UserKey))}
 	b.serve(App{Use: []Mount{own, Auth{}}, Routes: []Route{{Path: "/a"}}}).get("/a", user("alice")).wantServed()
 	if b.logs.Count("mount the middleware after the authentication") != 1 || b.logs.Count(`limiter=user error="keyfunc: `) != 1 {
 		b.Errorf("the log does not say whose key is missing: %s", b.logs.String())
@@ -139,7 +139,7 @@ func andKeys(b *testbed) {
 // second, and pass when one of those has cost nothing.
 func andHeld(b *testbed) {
 	perOrg := b.namedFixed("org", 1)
-	limit := after(b.namedFixed("address", 9), 1, guard.And(perOrg.Limiter, keyfunc.Global()))
+	limit := after(b.namedFixed("address", 9), 1, guard.AlsoLimit(perOrg.Limiter, keyfunc.Global()))
 	s, end := b.waiting(Handler{Costs: []int64{0}}, limit)
 	ans := s.get("/b")
 	ans.wantDenied()
@@ -154,7 +154,7 @@ func andHeld(b *testbed) {
 // lost cancels the request.
 func andSlots(b *testbed) {
 	window, slots := b.namedFixed("window", 9), b.slots(1)
-	window.Options = []guard.Option{guard.And(slots.Limiter, keyfunc.Global())}
+	window.Options = []guard.Option{guard.AlsoLimit(slots.Limiter, keyfunc.Global())}
 	s, end := b.waiting(Handler{}, window)
 	ans := s.get("/b")
 	ans.wantDenied()
@@ -193,7 +193,7 @@ func andOutage(b *testbed) {
 			b.redis.SetError("LOADING secret detail")
 			away := core.MustNew(b.client, "away", core.FixedWindow(core.PerMinute(3)), c.policy)
 			here := core.MustNewMemory("here", core.FixedWindow(core.PerMinute(9)))
-			s := b.behind(Limit{Limiter: away, Key: keyfunc.IP(), Options: []guard.Option{guard.And(here, keyfunc.IP())}})
+			s := b.behind(Limit{Limiter: away, Key: keyfunc.IP(), Options: []guard.Option{guard.AlsoLimit(here, keyfunc.IP())}})
 			ans := s.get("/a")
 			ans.wantStatus(c.status)
 			ans.wantHidden("secret detail")
@@ -208,7 +208,7 @@ func andOutage(b *testbed) {
 func andQueue(b *testbed) {
 	window, queue := b.namedFixed("window", 9), b.named("queue", core.LeakyBucket(core.Per(1, time.Millisecond)))
 	chosen := guard.LimiterFor(func(keyfunc.Request) (*core.Limiter, error) { return queue, nil })
-	window.Options = []guard.Option{guard.And(b.named("other", core.GCRA(core.PerMinute(5))), keyfunc.IP(), chosen)}
+	window.Options = []guard.Option{guard.AlsoLimit(b.named("other", core.GCRA(core.PerMinute(5))), keyfunc.IP(), chosen)}
 	s := b.behind(window)
 	for range 2 {
 		ans := s.get("/a")

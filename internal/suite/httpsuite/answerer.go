@@ -66,7 +66,7 @@ func answersAsMiddleware(b *testbed) {
 		"NoHeaders":       {[]core.Option{minute}, 1, []guard.AnswerOption{guard.NoHeaders()}},
 		"HeadersOnDenial": {[]core.Option{minute}, 1, []guard.AnswerOption{guard.HeadersOnDenial()}},
 		"HeaderPrefix":    {[]core.Option{minute}, 1, []guard.AnswerOption{guard.HeaderPrefix("X-Rate-Limit-")}},
-		"ResetDelta":      {[]core.Option{minute}, 1, []guard.AnswerOption{guard.ResetDelta()}},
+		"ResetInSeconds":      {[]core.Option{minute}, 1, []guard.AnswerOption{guard.ResetInSeconds()}},
 		"MaxRetryAfter":   {[]core.Option{minute}, 1, []guard.AnswerOption{guard.MaxRetryAfter(7 * time.Second), guard.RetryAfterMs()}},
 		"ExposeHeaders":   {[]core.Option{minute}, 1, []guard.AnswerOption{guard.ExposeHeaders()}},
 	} {
@@ -181,7 +181,7 @@ func answersErrors(b *testbed) {
 			return core.Result{}, errors.Join(context.Canceled, core.ErrInvalidKey)
 		}, http.StatusInternalServerError},
 		"limits that cannot decide together": {func(ctx context.Context) (core.Decision, error) {
-			return core.All(ctx, 1, lim.On("asked"), queue.On("asked"))
+			return core.AllowAll(ctx, 1, lim.On("asked"), queue.On("asked"))
 		}, http.StatusInternalServerError},
 		"slots without an end": {func(ctx context.Context) (core.Decision, error) { return slots.Allow(ctx, "asked") }, http.StatusInternalServerError},
 		"another error":        {func(context.Context) (core.Decision, error) { return nil, errors.New("secret detail") }, http.StatusInternalServerError},

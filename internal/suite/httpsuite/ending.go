@@ -78,7 +78,7 @@ func (m mode) limit(b *testbed, saw *statusLog) Limit {
 		options = append(options, saw.counts(m.countIf))
 	}
 	if m.and {
-		options = append(options, guard.And(b.member(), keyfunc.IP(), estimate(1)))
+		options = append(options, guard.AlsoLimit(b.member(), keyfunc.IP(), estimate(1)))
 	}
 	return Limit{Limiter: b.limiter(limits...), Key: keyfunc.IP(), Options: options}
 }

@@ -208,7 +208,7 @@ func show(res core.Result, ok bool) string {
 	if !ok {
 		return "no result"
 	}
-	return fmt.Sprintf("%s allowed=%t limit=%d remaining=%d delay=%v", res.Name, res.Allowed, res.Limit, res.Remaining, res.Delay)
+	return fmt.Sprintf("%s allowed=%t limit=%d remaining=%d delay=%v", res.LimitName, res.Allowed, res.Limit, res.Remaining, res.Delay)
 }
 
 // Render is how an [App] that Renders answers err, which the framework would

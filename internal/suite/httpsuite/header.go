@@ -19,7 +19,7 @@ func headerCases() []testCase {
 		{"NoHeaders", noHeaders, nil},
 		{"HeadersOnDenial", headersOnDenial, nil},
 		{"HeaderPrefix", headerPrefix, nil},
-		{"ResetDelta", resetDelta, nil},
+		{"ResetInSeconds", resetDelta, nil},
 		{"ExposeHeaders", exposeHeaders, nil},
 	}
 }
@@ -95,7 +95,7 @@ func headerPrefix(b *testbed) {
 	}{
 		"Default": {"X-Rate-Limit-", "", nil, true, true, ""},
 		"OldDraft": {"RateLimit-", "ratelimit-limit ratelimit-remaining ratelimit-reset " + retry, []guard.Option{
-			guard.ResetDelta(), guard.ExposeHeaders(),
+			guard.ResetInSeconds(), guard.ExposeHeaders(),
 		}, true, false, ""},
 		"Both": {"ratelimit-", draft + "ratelimit-limit ratelimit-remaining ratelimit-reset " + retry, []guard.Option{
 			guard.Headers(guard.XRateLimit | guard.IETF), guard.ExposeHeaders(),
@@ -140,7 +140,7 @@ func (a answer) wantPrefixed(prefix, limit, remaining, reset string) {
 // resetDelta counts the seconds from the clock that decided, rounded up.
 func resetDelta(b *testbed) {
 	limit := b.fixed(2)
-	limit.Options = []guard.Option{guard.ResetDelta()}
+	limit.Options = []guard.Option{guard.ResetInSeconds()}
 	s := b.behind(limit)
 	for _, step := range []struct {
 		later                        time.Duration

@@ -74,7 +74,7 @@ func ietf(b *testbed) {
 			},
 		},
 		{
-			"Named", []core.Option{core.GCRA(core.PerSecond(1), core.Name("a.b_c-d"))}, 1, `"api";q=1;w=1`, []ietfStep{
+			"Named", []core.Option{core.GCRA(core.PerSecond(1), core.LimitName("a.b_c-d"))}, 1, `"api";q=1;w=1`, []ietfStep{
 				{0, `"api";r=0;t=1`, ""},
 			},
 		},

@@ -86,7 +86,7 @@ func leaversOver(t *testing.T, a Adapter, client *redis.Client) {
 				mounts = append(mounts, Limit{Limiter: lim, Key: keyfunc.Global(), Options: c.with[i]})
 			}
 			if c.name == "And" { // the second decides with the first
-				mounts = []Mount{Limit{Limiter: all[0], Key: keyfunc.Global(), Options: append(c.with[0], guard.And(all[1], keyfunc.Global(), c.with[1]...))}}
+				mounts = []Mount{Limit{Limiter: all[0], Key: keyfunc.Global(), Options: append(c.with[0], guard.AlsoLimit(all[1], keyfunc.Global(), c.with[1]...))}}
 			}
 			server := a.Start(t, App{Use: mounts, Routes: []Route{
 				{Path: "/a", Handler: Handler{Takes: handlerTakes, Calls: &ran, Costs: []int64{realCost}}},

@@ -72,7 +72,7 @@ func TestSettledFarAway(t *testing.T) {
 		{"cost=30", []int{200, 200, 401, 429, 429}},
 	} {
 		for _, first := range []int{0, 1} {
-			options := []core.Option{core.FixedWindow(core.PerDay(3), core.Name(strconv.Itoa(first)+strings.ReplaceAll(c.query, "=", "-"))), core.Hold(time.Minute)}
+			options := []core.Option{core.FixedWindow(core.PerDay(3), core.LimitName(strconv.Itoa(first)+strings.ReplaceAll(c.query, "=", "-"))), core.Hold(time.Minute)}
 			both := []settling{newSettling(t, proxy.Addr(), options...), newSettling(t, redisServer, options...)}
 			for i, want := range c.requests {
 				ends := want

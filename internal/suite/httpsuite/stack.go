@@ -227,7 +227,7 @@ func (b *testbed) mountedTwice() map[string]twice {
 		"by two keys":            {0, []Mount{api, by(keyfunc.Global()), by(keyfunc.User(UserKey))}},
 		"limits of its own":      {0, []Mount{api, Limit{Limiter: contract, Key: api.Key}}},
 		"another limiter":        {0, []Mount{api, other}},
-		"two that decide as one": {0, []Mount{with(api, guard.And(other.Limiter, other.Key))}},
+		"two that decide as one": {0, []Mount{with(api, guard.AlsoLimit(other.Limiter, other.Key))}},
 		"a look":                 {0, []Mount{api, with(api, estimate(0))}},
 		"not this request":       {0, []Mount{api, with(api, guard.Skip(func(keyfunc.Request) bool { return true }))}},
 	}

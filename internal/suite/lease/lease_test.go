@@ -146,7 +146,7 @@ func TestLease(t *testing.T) {
 		sent := len(counted.sent)
 		pass(d, time.Millisecond, l)
 		first := l.allowN(t, 1)
-		if !first.Allowed || first.Source != core.SourceLease || first.Remaining != 1000-used-2 || first.Name != limit(thousand).Name() || first.Limiter != "lease" {
+		if !first.Allowed || first.Source != core.SourceLease || first.Remaining != 1000-used-2 || first.LimitName != limit(thousand).Name() || first.LimiterName != "lease" {
 			t.Errorf("from the lease: %+v", first)
 		}
 		if at := d.Now(); !first.At.Equal(at) {
@@ -398,7 +398,7 @@ func TestLeaseSeveral(t *testing.T) {
 			t.Errorf("%+v", each)
 		}
 	}
-	if res.Source != core.SourceLease || len(all) != 2 || all[0] != 989 || all[1] != 489 || res.Name != "log-1d" {
+	if res.Source != core.SourceLease || len(all) != 2 || all[0] != 989 || all[1] != 489 || res.LimitName != "log-1d" {
 		t.Errorf("%+v: %v", res, all)
 	}
 	if err := l.Close(); err != nil || remaining(t, other) != 489 {
@@ -458,8 +458,8 @@ func TestLeaseDenied(t *testing.T) {
 func TestLeaseOfWith(t *testing.T) {
 	client := redistest.Server(t).Client(t)
 	d := conformance.NewDriven(client)
-	l, _ := leasePair(t, d, core.TokenBucket(thousand, core.Name("x")))
-	lower, err := l.With(core.TokenBucket(core.PerDay(20), core.Name("x")))
+	l, _ := leasePair(t, d, core.TokenBucket(thousand, core.LimitName("x")))
+	lower, err := l.With(core.TokenBucket(core.PerDay(20), core.LimitName("x")))
 	check.Need(t, err)
 	d.Advance(10 * time.Microsecond) // a change of rate is rounded up by less
 	res, err := lower.Allow(context.Background(), "k")

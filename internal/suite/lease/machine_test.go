@@ -247,7 +247,7 @@ func (m *machine) ask(n int64, reserve bool) *spend {
 	}
 	for each := range res.All() {
 		for i, l := range h.limits {
-			if each.Name == l.name && each.Limit != s.each[i].capacity {
+			if each.LimitName == l.name && each.Limit != s.each[i].capacity {
 				h.t.Errorf("seed %d: decided by a limit of %d instead of %d", h.seed, each.Limit, s.each[i].capacity)
 			}
 		}

@@ -146,7 +146,7 @@ func (l *limiter) is(what string, holds func(core.Result) bool) {
 		return right || over
 	})
 	if !right {
-		l.t.Errorf("%s: not within %v: %s: %d of %d remain", what, l.env.soon, wrong.Name, wrong.Remaining, wrong.Limit)
+		l.t.Errorf("%s: not within %v: %s: %d of %d remain", what, l.env.soon, wrong.LimitName, wrong.Remaining, wrong.Limit)
 	}
 }
 

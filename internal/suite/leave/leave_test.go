@@ -39,7 +39,7 @@ var kinds = []kind{
 	{"log", core.SlidingWindowLog(core.PerDay(1000)), reserve, whole},
 	{"bucket and slots", core.Options(bucket, slots), reserve, whole},
 	// A plain charge stays: only the slots are free.
-	{"charges and slots", core.Options(bucket, slots), acquire, func(r core.Result) bool { return r.Name != "inflight" || whole(r) }},
+	{"charges and slots", core.Options(bucket, slots), acquire, func(r core.Result) bool { return r.LimitName != "inflight" || whole(r) }},
 }
 
 var (

@@ -224,7 +224,7 @@ func TestCostsAboveTheCapacityAreAsInRedis(t *testing.T) {
 
 // alike reports whether two denials say the same, but for the moment between them, and what was charged in it.
 func alike(a, b core.Result, charged bool) bool {
-	return a.Allowed == b.Allowed && a.Name == b.Name && a.Limit == b.Limit && a.RetryAfter == b.RetryAfter &&
+	return a.Allowed == b.Allowed && a.LimitName == b.LimitName && a.Limit == b.Limit && a.RetryAfter == b.RetryAfter &&
 		(charged || a.Remaining == b.Remaining && (a.ResetAfter-b.ResetAfter).Abs() < maxStaleness)
 }
 
@@ -274,7 +274,7 @@ func TestDenialOfSeveralLimits(t *testing.T) {
 		}
 		for i, was := range before {
 			each := now[i]
-			if each.Name != was.Name || each.Allowed != was.Allowed || each.Remaining != was.Remaining || each.Source != core.SourceDenyCache {
+			if each.LimitName != was.LimitName || each.Allowed != was.Allowed || each.Remaining != was.Remaining || each.Source != core.SourceDenyCache {
 				t.Errorf("%+v, which was %+v", each, was)
 			}
 			if each.At.Sub(was.At) != age || was.ResetAfter-each.ResetAfter != age || !each.Allowed && was.RetryAfter-each.RetryAfter != age {

@@ -231,7 +231,7 @@ func loseReplies(t testing.TB, l, auditor *core.Limiter, proxies []*faultproxy.P
 		check.Need(t, err)
 		for each := range res.All() {
 			if used := each.Limit - each.Remaining; used < a.least || used > a.most {
-				t.Errorf("k%d: %d of %s are used, want %d to %d", i, used, each.Name, a.least, a.most)
+				t.Errorf("k%d: %d of %s are used, want %d to %d", i, used, each.LimitName, a.least, a.most)
 			}
 		}
 		ran += res.Limit - res.Remaining - a.least

@@ -74,7 +74,7 @@ func slotsMove(t *check.Round, addrs []string, callers int, pause time.Duration)
 		res, err := l.Peek(t.Context(), key)
 		check.OK(t, err)
 		for r := range res.All() {
-			if r.Name == "fixed-1h" {
+			if r.LimitName == "fixed-1h" {
 				used += 1e6 - r.Remaining
 			}
 		}

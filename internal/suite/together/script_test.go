@@ -42,11 +42,11 @@ func TestScriptLost(t *testing.T) {
 			org := core.MustNew(client, "org", core.GCRA(core.Per(perOrg, long)), core.Timeout(patient), c.org)
 			check.Within(t, patient, "two keys go by one script", func() bool {
 				before := proxy.Requests()
-				_, err := core.All(t.Context(), 1e6, user.On("k"), org.On("k2"))
+				_, err := core.AllowAll(t.Context(), 1e6, user.On("k"), org.On("k2"))
 				return err == nil && proxy.Requests() == before+1
 			})
 			proxy.DropReply()
-			res, err := core.All(t.Context(), 1, user.On("k"), org.On("k2"))
+			res, err := core.AllowAll(t.Context(), 1, user.On("k"), org.On("k2"))
 			proxy.Pass()
 			if !errors.Is(err, c.err) || res.Source != c.source || err == nil && !res.Allowed || res.Remaining != c.left {
 				t.Errorf("%+v, %v", res, err)
@@ -75,14 +75,14 @@ func TestScriptTold(t *testing.T) {
 	for i, name := range []string{"user", "org"} {
 		limiters = append(limiters, core.MustNew(client, name, core.FixedWindow(core.Per(perUser-int64(i), long)), core.Observe(func(_ context.Context, e core.Event) {
 			if e.Kind == core.EventDecision {
-				told = append(told, fmt.Sprint(e.Result.Limiter, " ", e.Result.Allowed, " ", e.Cost, " ", e.Result.Source))
+				told = append(told, fmt.Sprint(e.Result.LimiterName, " ", e.Result.Allowed, " ", e.Cost, " ", e.Result.Source))
 			}
 		})))
 	}
 	ask := func(key string, cost int64) (core.Result, int64) {
 		told = nil
 		before := proxy.Requests()
-		res, err := core.All(t.Context(), cost, limiters[0].On(key), limiters[1].On(key+" of org").Cost(1))
+		res, err := core.AllowAll(t.Context(), cost, limiters[0].On(key), limiters[1].On(key+" of org").Cost(1))
 		check.Need(t, err)
 		return res, proxy.Requests() - before
 	}
@@ -138,11 +138,11 @@ func TestScriptRefused(t *testing.T) {
 	check.Within(t, patient, "two keys go by one script", func() bool {
 		tries++
 		before, key := sent(), fmt.Sprint(tries)
-		_, err := core.All(t.Context(), 1, user.On(key), org.On(key+" of org"))
+		_, err := core.AllowAll(t.Context(), 1, user.On(key), org.On(key+" of org"))
 		return err == nil && sent() == before+1
 	})
 	refuses.Store(true)
-	res, err := core.All(t.Context(), 1, user.On("k"), org.On("k of org"))
+	res, err := core.AllowAll(t.Context(), 1, user.On("k"), org.On("k of org"))
 	if err != nil || !res.Allowed || res.Source != core.SourceFallback {
 		t.Errorf("%+v, %v", res, err)
 	}

@@ -127,7 +127,7 @@ func Key(l core.Limit) string { return inside.Core.LimitKey(l) }
 // Accepts reports whether a Limiter can be made of l: an algorithm may refuse some
 // rates that others accept.
 func Accepts(l core.Limit) bool {
-	_, err := core.NewMemory("try", l, core.Entries(1))
+	_, err := core.NewMemory("try", l, core.MaxKeys(1))
 	return err == nil
 }
 

@@ -26,12 +26,12 @@ func RetrySeconds(res *core.Result) int64 { return max(1, SecondsCeil(res.RetryA
 func PolicyName(res, one *core.Result) string {
 	limits := 0
 	for each := range res.All() {
-		if each.Limiter == one.Limiter {
+		if each.LimiterName == one.LimiterName {
 			limits++
 		}
 	}
 	if limits > 1 {
-		return one.Limiter + "-" + one.Name
+		return one.LimiterName + "-" + one.LimitName
 	}
-	return one.Limiter
+	return one.LimiterName
 }

@@ -79,7 +79,7 @@ func (s *Settings) give(option string) {
 func (s *Settings) And(m Member) {
 	for option := range m.Settings.given {
 		if option != "Cost" && option != "Fallback" && option != "LimiterFor" {
-			panic(fmt.Sprintf("guard: And with %s: give it to the middleware: And takes Cost, Fallback and LimiterFor", option))
+			panic(fmt.Sprintf("guard: AlsoLimit with %s: give it to the middleware: And takes Cost, Fallback and LimiterFor", option))
 		}
 	}
 	s.Members = append(s.Members, m)
@@ -113,7 +113,7 @@ func Apply[O Option](s *Settings, opts []O) {
 func (s *Settings) Check(xRateLimit uint8) {
 	if s.given["NoHeaders"] {
 		for _, option := range []string{
-			"Headers", "HeaderPrefix", "HeadersOnDenial", "ResetDelta", "ExposeHeaders", "RetryJitter", "MaxRetryAfter", "RetryAfterMs",
+			"Headers", "HeaderPrefix", "HeadersOnDenial", "ResetInSeconds", "ExposeHeaders", "RetryJitter", "MaxRetryAfter", "RetryAfterMs",
 		} {
 			if s.given[option] {
 				panic(fmt.Sprintf("guard: NoHeaders and %s: choose one", option))
@@ -124,9 +124,9 @@ func (s *Settings) Check(xRateLimit uint8) {
 		panic("guard: MaxWaiting: it is for WaitUpTo, which is missing")
 	}
 	if s.given["WaitUpTo"] && s.given["And"] {
-		panic("guard: And and WaitUpTo: choose one: what one limiter has would be held while another is waited for")
+		panic("guard: AlsoLimit and WaitUpTo: choose one: what one limiter has would be held while another is waited for")
 	}
-	for _, option := range []string{"HeaderPrefix", "ResetDelta"} {
+	for _, option := range []string{"HeaderPrefix", "ResetInSeconds"} {
 		if s.given[option] && s.Headers.Sets&xRateLimit == 0 {
 			panic("guard: " + option + ": it is for XRateLimit, which Headers leaves out")
 		}

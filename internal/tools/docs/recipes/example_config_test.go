@@ -21,7 +21,7 @@ func Example_customers() {
 		"acme", "token_bucket 250/1m name=requests", "initech", "token_bucket 1000/1m burst=2000 name=requests")
 
 	table := contracts.New(ctx, rdb, slog.Default())
-	lim := core.MustNew(rdb, "customers", core.TokenBucket(core.PerMinute(60), core.Name("requests")))
+	lim := core.MustNew(rdb, "customers", core.TokenBucket(core.PerMinute(60), core.LimitName("requests")))
 	byCustomer := guard.LimiterFor(func(r keyfunc.Request) (*core.Limiter, error) {
 		u, _ := r.Value(userKey{}).(user)
 		return table.Limiter(lim, u.name)
@@ -43,8 +43,8 @@ func Example_reserve() {
 	hello := newMux()
 	mux := http.NewServeMux()
 
-	lim := core.MustNew(rdb, "shop", core.TokenBucket(core.PerSecond(100), core.Burst(10), core.Name("backend")))
-	lesser, err := lim.With(core.TokenBucket(core.PerSecond(100), core.Burst(7), core.Name("backend")))
+	lim := core.MustNew(rdb, "shop", core.TokenBucket(core.PerSecond(100), core.Burst(10), core.LimitName("backend")))
+	lesser, err := lim.With(core.TokenBucket(core.PerSecond(100), core.Burst(7), core.LimitName("backend")))
 	if err != nil {
 		panic(err)
 	}

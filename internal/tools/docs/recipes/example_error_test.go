@@ -29,7 +29,7 @@ func Example_houseStyleEcho() {
 			e.DefaultHTTPErrorHandler(err, c)
 			return
 		}
-		_ = c.JSON(http.StatusTooManyRequests, map[string]string{"code": "rate_limited", "limit": denied.Result.Name})
+		_ = c.JSON(http.StatusTooManyRequests, map[string]string{"code": "rate_limited", "limit": denied.Result.LimitName})
 	}
 
 	fmt.Println(get(e, "/").Body)
@@ -48,7 +48,7 @@ func Example_houseStyleFiber() {
 		if !errors.As(err, &denied) {
 			return fiber.DefaultErrorHandler(c, err)
 		}
-		return c.Status(http.StatusTooManyRequests).JSON(fiber.Map{"code": "rate_limited", "limit": denied.Result.Name})
+		return c.Status(http.StatusTooManyRequests).JSON(fiber.Map{"code": "rate_limited", "limit": denied.Result.LimitName})
 	}})
 
 	app.Use(fiberlimit.Middleware(lim, keyfunc.IP()))

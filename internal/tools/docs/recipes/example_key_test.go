@@ -83,8 +83,8 @@ func Example_severalLimits() {
 	mux := newMux()
 
 	lim := core.MustNew(rdb, "public-api",
-		core.TokenBucket(core.PerSecond(10), core.Burst(30), core.Name("burst")),
-		core.FixedWindow(core.PerDay(5000), core.Aligned(), core.Name("quota")))
+		core.TokenBucket(core.PerSecond(10), core.Burst(30), core.LimitName("burst")),
+		core.FixedWindow(core.PerDay(5000), core.Aligned(), core.LimitName("quota")))
 	handler := httplimit.Middleware(lim, keyfunc.IP(), guard.Headers(guard.XRateLimit|guard.IETF))(mux)
 
 	for range 30 {
@@ -115,7 +115,7 @@ func Example_usersOfAnOrganization() {
 		}
 		return "org:" + u.org, nil
 	}
-	handler := authenticate(httplimit.Middleware(perUser, keyfunc.User(userKey{}), guard.And(perOrg, org))(mux))
+	handler := authenticate(httplimit.Middleware(perUser, keyfunc.User(userKey{}), guard.AlsoLimit(perOrg, org))(mux))
 
 	for _, name := range []string{"alice", "bob", "carol"} {
 		served := 0

@@ -11,7 +11,7 @@ import (
 	"github.com/redislimit/redislimit/core"
 )
 
-var month = core.FixedWindow(core.PerMonth(10_000), core.In("Europe/Berlin"), core.Name("contract"))
+var month = core.FixedWindow(core.PerMonth(10_000), core.In("Europe/Berlin"), core.LimitName("contract"))
 
 var errNotKnown = errors.New("the usage is not known at the moment")
 
