@@ -38,6 +38,10 @@ func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (res Result, 
 // Peek returns the state of key, and charges nothing: Allowed, RetryAfter and Delay are what
 // [Limiter.Allow] would return now, all else is as it is before that call. Errors are those of
 // [Limiter.AllowN].
+//
+// While Redis does not answer, the outage policy answers Peek, too: its Result has the source
+// [SourceFallback] with what this process alone has counted, or [SourceNone] with nothing. Look at
+// Result.Source before you show a customer how much is used.
 func (l *Limiter) Peek(ctx context.Context, key string) (res Result, err error) {
 	req := l.newRequest(key, 1, algorithm.OpEvaluate)
 	defer req.recycle()

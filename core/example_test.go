@@ -93,6 +93,50 @@ func ExampleFixedWindow() {
 	// Output: 4999 00:00:00
 }
 
+// The months of a calendar begin at midnight in Berlin, whatever their length.
+func ExamplePerMonth() {
+	now := time.Date(2026, 3, 31, 21, 59, 0, 0, time.UTC) // 23:59 in Berlin, where it is summer time
+	lim := core.MustNewMemory("contract", core.FixedWindow(core.PerMonth(10_000), core.In("Europe/Berlin")),
+		core.Clock(func() time.Time { return now }))
+
+	res, _ := lim.AllowN(ctx, "customer:acme", 9000)
+	fmt.Println(res.Remaining, "left in March, which ends in", res.ResetAfter)
+	now = now.Add(time.Minute)
+	res, _ = lim.AllowN(ctx, "customer:acme", 1)
+	fmt.Println(res.Remaining, "left in April, which ends in", res.ResetAfter)
+	// Output:
+	// 1000 left in March, which ends in 1m0s
+	// 9999 left in April, which ends in 720h0m0s
+}
+
+// Days of a time zone have 23 or 25 hours where the clock is put forward or back.
+func ExampleIn() {
+	limit := core.FixedWindow(core.PerDay(5000), core.In("America/New_York"))
+
+	for _, day := range []time.Time{
+		time.Date(2026, 3, 8, 12, 0, 0, 0, time.UTC), time.Date(2026, 3, 9, 12, 0, 0, 0, time.UTC), time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC),
+	} {
+		start, end, _ := limit.WindowAt(day)
+		fmt.Println(start.Format("2 January 15:04 MST"), end.Sub(start))
+	}
+	// Output:
+	// 8 March 00:00 EST 23h0m0s
+	// 9 March 00:00 EDT 24h0m0s
+	// 1 November 00:00 EDT 25h0m0s
+}
+
+// A page shows when a quota resets, also before anything is charged.
+func ExampleLimit_WindowAt() {
+	now := time.Date(2026, 11, 12, 8, 30, 0, 0, time.UTC)
+	quota := core.FixedWindow(core.PerDay(5000), core.In("Europe/Berlin"))
+	lim := core.MustNewMemory("api", quota, core.Clock(func() time.Time { return now }))
+
+	res, _ := lim.Peek(ctx, "user:alice")
+	_, resets, _ := quota.WindowAt(res.At)
+	fmt.Printf("%d of %d left, resets at %s\n", res.Remaining, res.Limit, resets.Format("Mon 15:04"))
+	// Output: 5000 of 5000 left, resets at Fri 00:00
+}
+
 // A sliding window counter holds large limits in little memory.
 func ExampleSlidingWindowCounter() {
 	lim := core.MustNewMemory("api", core.SlidingWindowCounter(core.PerDay(1_000_000)))
@@ -479,6 +523,46 @@ func ExampleResult_All() {
 	// the tightest: token-1s
 	// token-1s: 9 of 10 left
 	// fixed-1d: 4999 of 5000 left
+}
+
+// A client that goes on after its denial is locked out for a minute, and after that for an hour.
+func ExampleBan() {
+	now := time.Date(2026, 11, 12, 9, 0, 0, 0, time.UTC)
+	lim := core.MustNewMemory("logins", core.FixedWindow(core.Per(2, 10*time.Second)), core.Ban(time.Minute, time.Hour),
+		core.Clock(func() time.Time { return now }))
+
+	for _, wait := range []time.Duration{0, 0, 0, 30 * time.Second, 30 * time.Second, 0, 0} {
+		now = now.Add(wait)
+		res, _ := lim.Allow(ctx, "ip:203.0.113.7")
+		fmt.Println(now.Format("15:04:05"), res.Allowed, res.Banned, res.RetryAfter)
+	}
+	// Output:
+	// 09:00:00 true false 0s
+	// 09:00:00 true false 0s
+	// 09:00:00 false true 1m0s
+	// 09:00:30 false true 30s
+	// 09:01:00 true false 0s
+	// 09:01:00 true false 0s
+	// 09:01:00 false true 1h0m0s
+}
+
+// Support locks out a client by hand, and lets it in again. Ban() without times bans nobody by itself.
+func ExampleLimiter_Block() {
+	lim := core.MustNewMemory("api", core.TokenBucket(core.PerMinute(100)), core.Ban())
+	show := func() {
+		res, _ := lim.Allow(ctx, "user:mallory")
+		fmt.Println(res.Allowed, res.Banned)
+	}
+
+	show()
+	_ = lim.Block(ctx, "user:mallory", 24*time.Hour)
+	show()
+	_ = lim.Unblock(ctx, "user:mallory")
+	show()
+	// Output:
+	// true false
+	// false true
+	// true false
 }
 
 // No login is tried while Redis cannot count it.

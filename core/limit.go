@@ -300,6 +300,40 @@ func (l Limit) Capacity() int64 {
 	return l.rate.count
 }
 
+// WindowAt returns the start and the end of the window that the instant t is in. Such windows are
+// known beforehand, and the same for all keys, if the Limit is a [FixedWindow] with [Aligned],
+// [PerWeek], [PerMonth] or [In]. For any other Limit, ok is false.
+//
+// A usage page can so say when a quota resets, also before anything is charged: until then the
+// ResetAfter of [Limiter.Peek] is 0.
+//
+//	res, err := lim.Peek(ctx, "user:alice")
+//	...
+//	_, resets, _ := quota.WindowAt(res.At)
+//
+// The window begins at start, and the next one begins at end. Both are in the zone given to In, or in
+// UTC. Redis's clock decides in which window a request is: Result.At is an instant of that clock, and
+// time.Now may differ from it by a little. It works for the years 1 to 9999, and ok is false for an
+// instant outside of these.
+func (l Limit) WindowAt(t time.Time) (start, end time.Time, ok bool) {
+	if year := t.UTC().Year(); l.check() != nil || year < 1 || year > 9999 {
+		return time.Time{}, time.Time{}, false
+	}
+	at, zone := t.UnixMicro(), time.UTC
+	var from, to int64
+	switch n := l.numbers(); {
+	case n.Calendar != nil:
+		from, to = n.Calendar.Window(at)
+		zone = n.Calendar.Location
+	case l.aligned:
+		from = at - (at%n.Period+n.Period)%n.Period // the remainder is negative before 1970
+		to = from + n.Period
+	default:
+		return time.Time{}, time.Time{}, false
+	}
+	return time.UnixMicro(from).In(zone), time.UnixMicro(to).In(zone), true
+}
+
 // numbers returns what the algorithm needs to know of l. No algorithm can compute with a count of 0,
 // and none is asked to decide by one: the numbers are then those of a count of 1.
 func (l Limit) numbers() algorithm.Numbers {

@@ -12,6 +12,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/core/guard"
 	ginlimit "github.com/redislimit/redislimit/gin"
 	"github.com/redislimit/redislimit/keyfunc"
 )
@@ -25,11 +26,16 @@ func TestHandleContext(t *testing.T) {
 		limits  core.Option
 		warning string
 		used    map[string]int64
+		options []guard.Option
 	}{
-		"slot":   {core.InFlight(1), "a request is counted twice", nil},
-		"window": {core.FixedWindow(core.PerHour(100)), "a response had X-RateLimit-Limit before this limiter decided", map[string]int64{"fixed-1h": 6}},
+		"slot":   {core.InFlight(1), "a request is counted twice", nil, nil},
+		"window": {core.FixedWindow(core.PerHour(100)), "a response had X-RateLimit-Limit before this limiter decided", map[string]int64{"fixed-1h": 6}, nil},
+		"prefix": {
+			core.FixedWindow(core.PerHour(100)), "a response had X-Rate-Limit-Limit before this limiter decided", map[string]int64{"fixed-1h": 6},
+			[]guard.Option{guard.HeaderPrefix("X-Rate-Limit-")},
+		},
 		"slot and window": {
-			core.Options(core.InFlight(1), core.FixedWindow(core.PerHour(100))), "a request is counted twice", map[string]int64{"fixed-1h": 3},
+			core.Options(core.InFlight(1), core.FixedWindow(core.PerHour(100))), "a request is counted twice", map[string]int64{"fixed-1h": 3}, nil,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -37,7 +43,7 @@ func TestHandleContext(t *testing.T) {
 			var logs bytes.Buffer
 			lim := core.MustNewMemory("api", c.limits, core.Logger(slog.New(slog.NewTextHandler(&logs, nil))))
 			r := gin.New()
-			r.Use(ginlimit.Middleware(lim, keyfunc.IP()))
+			r.Use(ginlimit.Middleware(lim, keyfunc.IP(), c.options...))
 			r.GET("/new", func(c *gin.Context) { c.String(http.StatusOK, "new") })
 			r.GET("/old", func(c *gin.Context) {
 				c.Request.URL.Path = "/new"

@@ -2,12 +2,14 @@ package grpclimit_test
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
@@ -34,10 +36,77 @@ func ExampleUnary() {
 		grpc.ChainStreamInterceptor(grpclimit.Stream(streams, client)))
 }
 
+// call makes a call as a client does, whose tenant is in its metadata.
+func call(limited grpc.UnaryServerInterceptor, tenant string, handler grpc.UnaryHandler) {
+	ctx := metadata.NewIncomingContext(context.Background(), metadata.Pairs("tenant", tenant))
+	_, err := limited(ctx, wrapperspb.String("hello"), &grpc.UnaryServerInfo{FullMethod: "/greet.v1.GreetService/Greet"}, handler)
+	fmt.Println(tenant, status.Code(err))
+}
+
+// Calls are counted by a name in their metadata, which a gateway of yours has written, and by their method.
+func ExampleKey() {
+	lim := core.MustNewMemory("api", core.FixedWindow(core.PerHour(1)))
+	byTenant := grpclimit.Key(func(ctx context.Context, c *grpclimit.Call) (string, error) {
+		tenant := metadata.ValueFromIncomingContext(ctx, "tenant")
+		if len(tenant) != 1 || tenant[0] == "" {
+			return "", keyfunc.ErrNoKey
+		}
+		return "tenant:" + tenant[0] + c.FullMethod, nil
+	})
+	limited := grpclimit.Unary(lim, byTenant)
+
+	greet := func(context.Context, any) (any, error) { return wrapperspb.String("hello"), nil }
+	for _, tenant := range []string{"acme", "initech", "acme"} {
+		call(limited, tenant, greet)
+	}
+	// Output:
+	// acme OK
+	// initech OK
+	// acme ResourceExhausted
+}
+
+// A call costs the rows that it has read.
+func ExampleSetCost() {
+	lim := core.MustNewMemory("rows", core.TokenBucket(core.PerHour(10_000)))
+	limited := grpclimit.Unary(lim, keyfunc.Global(), guard.CostAfter())
+
+	call(limited, "acme", func(ctx context.Context, _ any) (any, error) {
+		grpclimit.SetCost(ctx, 7000)
+		return wrapperspb.String("many rows"), nil
+	})
+	res, _ := lim.Peek(context.Background(), "global")
+	fmt.Println(res.Remaining, "left")
+	// Output:
+	// acme OK
+	// 3000 left
+}
+
+// Only calls without the right password count, so that nobody guesses more than two.
+func ExampleCountIf() {
+	lim := core.MustNewMemory("logins", core.FixedWindow(core.PerHour(2)))
+	failed := grpclimit.CountIf(func(code codes.Code) bool { return code == codes.Unauthenticated })
+	limited := grpclimit.Unary(lim, keyfunc.Global(), failed)
+
+	right := func(context.Context, any) (any, error) { return wrapperspb.String("welcome"), nil }
+	wrong := func(context.Context, any) (any, error) {
+		return nil, status.Error(codes.Unauthenticated, "wrong password")
+	}
+	for _, login := range []grpc.UnaryHandler{right, right, right, wrong, wrong, wrong} {
+		call(limited, "acme", login)
+	}
+	// Output:
+	// acme OK
+	// acme OK
+	// acme OK
+	// acme Unauthenticated
+	// acme Unauthenticated
+	// acme ResourceExhausted
+}
+
 // A client reads when to come back.
 func ExampleUnary_client() {
-	call := func(context.Context) error { return status.Error(codes.ResourceExhausted, "too many requests") } // of a generated client
-	err := call(context.Background())
+	greet := func(context.Context) error { return status.Error(codes.ResourceExhausted, "too many requests") } // of a generated client
+	err := greet(context.Background())
 	if status.Code(err) == codes.ResourceExhausted {
 		for _, detail := range status.Convert(err).Details() {
 			if retry, ok := detail.(*errdetails.RetryInfo); ok {

@@ -54,6 +54,21 @@ func Example() {
 	// join:user:alice,method:GET
 }
 
+// The authentication stores a string, an integer or a value with a String method. ForUser makes the
+// same key for a Reset or a Peek.
+func ExampleUser() {
+	for _, user := range []any{"alice", 42, netip.MustParseAddr("203.0.113.7")} {
+		r := httptest.NewRequest(http.MethodGet, "/", nil)
+		show(keyfunc.User(userKey{}), r.WithContext(context.WithValue(r.Context(), userKey{}, user)))
+	}
+	fmt.Println(keyfunc.ForUser("alice"))
+	// Output:
+	// user:alice
+	// user:42
+	// user:203.0.113.7
+	// user:alice
+}
+
 // No header is trusted by default. An IPv6 client is its network: a /64, unless it is
 // chosen otherwise.
 func ExampleIP() {

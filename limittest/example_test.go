@@ -36,6 +36,16 @@ func ExampleDeny() {
 	// Output: 429 30 come back in 30s
 }
 
+// The service answers 503 while its limiter cannot decide.
+func ExampleUnavailable() {
+	handler := newServer(limittest.Unavailable())
+
+	w := httptest.NewRecorder()
+	handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+	fmt.Println(w.Code, w.Header().Get("Retry-After"))
+	// Output: 503 1
+}
+
 // The service is to count by the client's address, and what it sends.
 func ExampleCalls() {
 	lim := limittest.Allow()

@@ -83,6 +83,16 @@ func ExampleKey() {
 	// 429 {"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Request cannot be satisfied as assigned quota has been exceeded","status":429,"violated-policies":["api"],"limit":1,"retry-after":3600}
 }
 
+// A handler shows how much is left, without asking Redis again.
+func ExampleResult() {
+	h := limited(func(w http.ResponseWriter, r *http.Request) {
+		res, ok := httplimit.Result(r.Context()) // ok is false if no limiter decided
+		_, _ = fmt.Fprintf(w, "%d of %d left, by %v, %v", res.Remaining, res.Limit, res.Source, ok)
+	}, keyfunc.IP())
+	get(h)
+	// Output: 200 0 of 1 left, by memory, true
+}
+
 // An API answers the first call with 429, and the second one when it is time. The caller sees only that.
 func ExampleTransport() {
 	calls := 0

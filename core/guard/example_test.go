@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"time"
 
@@ -206,6 +207,40 @@ func ExampleHeaders() {
 	// Output:
 	// RateLimit-Policy: "api";q=2;w=3600
 	// RateLimit: "api";r=1;t=3600
+}
+
+// Clients that are denied together do not come back together: each is told another time, up to half
+// an hour after the hour that it has to wait.
+func ExampleRetryJitter() {
+	h := limited(hello, guard.RetryJitter(0.5))
+
+	get(h, "/")
+	get(h, "/")
+	told := map[string]bool{}
+	for range 20 {
+		seconds := get(h, "/").Header().Get("Retry-After")
+		told[seconds] = true
+		if n, err := strconv.Atoi(seconds); err != nil || n < 3599 || n > 5400 {
+			fmt.Println(n, err)
+		}
+	}
+	fmt.Println(len(told) > 1)
+	// Output: true
+}
+
+// Clients expect the headers of the first drafts of the IETF, in which the reset is in seconds from
+// now.
+func ExampleHeaderPrefix() {
+	h := limited(hello, guard.HeaderPrefix("RateLimit-"), guard.ResetInSeconds())
+
+	w := get(h, "/")
+	for _, name := range []string{"RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset"} {
+		fmt.Println(name+":", w.Header().Get(name))
+	}
+	// Output:
+	// RateLimit-Limit: 2
+	// RateLimit-Remaining: 1
+	// RateLimit-Reset: 3600
 }
 
 // Clients of a limit by the hour look in every minute. The Result has the whole wait.

@@ -9,6 +9,8 @@ package guard
 
 import (
 	"fmt"
+	"regexp"
+	"strings"
 	"time"
 
 	"github.com/redislimit/redislimit/core"
@@ -202,6 +204,30 @@ func Headers(sets HeaderSet) AnswerOption {
 	return settings.NewAnswerOption("Headers", func(s *settings.Settings) { s.Headers.Sets = uint8(sets) })
 }
 
+// HeaderPrefix sets what the names of the three headers of [XRateLimit] begin with, instead of
+// "X-RateLimit-". With HeaderPrefix("X-Rate-Limit-") they are X-Rate-Limit-Limit,
+// X-Rate-Limit-Remaining and X-Rate-Limit-Reset. No other header is renamed: Retry-After and the
+// headers of [IETF] have their names from standards.
+//
+// A prefix is 2 to 64 letters, digits and hyphens. It begins with a letter or a digit and ends with
+// a hyphen. It must not begin with "grpc-", which gRPC keeps for itself; upper and lower case are the
+// same. Metadata of gRPC has the names in lower case.
+//
+// Give all middlewares of a request the same prefix: then clients see the limit that leaves them the
+// least. Under prefixes of its own each middleware shows its own limit.
+//
+// For RateLimit-Limit, RateLimit-Remaining and RateLimit-Reset, which the first drafts of the IETF
+// had, give [ResetInSeconds], too: in these drafts the reset is in seconds from now.
+func HeaderPrefix(prefix string) AnswerOption {
+	if !prefixes.MatchString(prefix) || len(prefix) > 64 || strings.HasPrefix(strings.ToLower(prefix), "grpc-") {
+		panic(fmt.Sprintf("guard: HeaderPrefix(%.80q): allowed are 2 to 64 letters, digits and \"-\", from a letter or digit to a \"-\", "+
+			"such as \"X-Rate-Limit-\"; not \"grpc-\" and what begins with that", prefix))
+	}
+	return settings.NewAnswerOption("HeaderPrefix", func(s *settings.Settings) { s.Headers.Names = settings.NewNames(prefix) })
+}
+
+var prefixes = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9-]*-$`)
+
 // NoHeaders leaves out all headers about the limit, Retry-After included. There is no other option
 // about headers beside it.
 func NoHeaders() AnswerOption {
@@ -214,7 +240,8 @@ func HeadersOnDenial() AnswerOption {
 	return settings.NewAnswerOption("HeadersOnDenial", func(s *settings.Settings) { s.Headers.OnDenial = true })
 }
 
-// ResetInSeconds writes X-RateLimit-Reset, of [XRateLimit], in seconds from now instead of Unix time.
+// ResetInSeconds writes X-RateLimit-Reset, of [XRateLimit], in seconds from now instead of Unix time,
+// whatever its [HeaderPrefix].
 func ResetInSeconds() AnswerOption {
 	return settings.NewAnswerOption("ResetInSeconds", func(s *settings.Settings) { s.Headers.Delta = true })
 }

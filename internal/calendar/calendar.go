@@ -58,6 +58,9 @@ type Windows struct{ Before, Start, Next, End int64 }
 
 // A Calendar is the windows of a zone. It is safe for concurrent use.
 type Calendar struct {
+	// Location is the zone; nil of [Even].
+	Location *time.Location
+
 	longest int64
 	around  func(at int64) Windows
 	latest  atomic.Pointer[Windows] // around the instant that was asked for last
@@ -86,7 +89,7 @@ func In(zone string, u Unit) (*Calendar, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Calendar{longest: u.Longest(), around: func(at int64) Windows { return around(loc, u, at) }}
+	c := &Calendar{Location: loc, longest: u.Longest(), around: func(at int64) Windows { return around(loc, u, at) }}
 	known.calendars[kind{zone, u}] = c
 	return c, nil
 }
@@ -126,6 +129,17 @@ func (c *Calendar) Around(at int64) *Windows {
 	w := c.around(at)
 	c.latest.Store(&w)
 	return &w
+}
+
+// Window returns the start of the window that an instant is in, and that of the next one. It is for
+// questions about any instant: it does not replace the windows that Around keeps for decisions.
+func (c *Calendar) Window(at int64) (start, next int64) {
+	w := c.latest.Load()
+	if w == nil || at < w.Start || at >= w.Next {
+		around := c.around(at)
+		w = &around
+	}
+	return w.Start, w.Next
 }
 
 // Length returns that of the window which an instant is in. It costs next to nothing near the last

@@ -46,7 +46,7 @@ const maxWaiting = 1000
 // program with such a mistake must not run with a route unlimited.
 func (a Adapter[N, H]) New(lim *core.Limiter, key keyfunc.Func, opts ...guard.Option) (*Guard, Handlers[H]) {
 	settings.MustLimit(lim, key)
-	s := settings.Settings{Headers: settings.Headers{Sets: xRateLimit}, MaxWaiting: maxWaiting}
+	s := settings.Settings{Headers: defaultHeaders(), MaxWaiting: maxWaiting}
 	settings.Apply(&s, opts)
 	handlers := a.check(&s)
 	_, queue, units := inside.Core.NeedsEnd(lim)
@@ -72,7 +72,7 @@ func (a Adapter[N, H]) New(lim *core.Limiter, key keyfunc.Func, opts ...guard.Op
 // NewAnswerer returns the Answerer of a handler, and the handlers that are among opts. It panics if
 // an option is nil or wrong, or of another adapter.
 func (a Adapter[N, H]) NewAnswerer(opts ...guard.AnswerOption) (*Answerer, Handlers[H]) {
-	s := settings.Settings{Headers: settings.Headers{Sets: xRateLimit}}
+	s := settings.Settings{Headers: defaultHeaders()}
 	settings.Apply(&s, opts)
 	return &Answerer{headers: headers(s.Headers)}, a.check(&s)
 }

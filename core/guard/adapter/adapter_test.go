@@ -30,6 +30,8 @@ func TestPanics(t *testing.T) {
 	framework.New(slots, keyfunc.IP(), guard.CostAfter(), chosen)
 	framework.New(slots, keyfunc.IP(), guard.CostAfter(), guard.AlsoLimit(lim, keyfunc.IP()))
 	framework.New(queue, keyfunc.IP(), guard.CountIf(func(int) bool { return true }))
+	mount(guard.HeaderPrefix("a-"), guard.Headers(guard.IETF|guard.XRateLimit), guard.ResetInSeconds(), guard.HeadersOnDenial())
+	mount(guard.HeaderPrefix(strings.Repeat("x", 63) + "-"))
 	for want, f := range map[string]func(){
 		"limiter is nil":      func() { framework.New(nil, keyfunc.IP()) },
 		"key function is nil": func() { framework.New(lim, nil) },
@@ -41,15 +43,28 @@ func TestPanics(t *testing.T) {
 		"CountIf(nil)":        func() { guard.CountIf(nil) },
 		"Headers(0)":          func() { guard.Headers(0) },
 		"Headers(4)":          func() { guard.Headers(4) },
-		"RetryJitter(0): allowed is above 0 to 1":              func() { guard.RetryJitter(0) },
-		"RetryJitter(20)":                                      func() { guard.RetryJitter(20) },
-		"RetryJitter(NaN)":                                     func() { guard.RetryJitter(math.NaN()) },
-		"MaxRetryAfter(0s): allowed are whole seconds from 1s": func() { guard.MaxRetryAfter(0) },
-		"MaxRetryAfter(1.5s)":                                  func() { guard.MaxRetryAfter(1500 * time.Millisecond) },
-		"OnDenied(nil)":                                        func() { other.OnDenied((func())(nil)) },
-		"OnError(nil)":                                         func() { framework.OnError(nil) },
-		"Key(nil)":                                             func() { framework.Key(nil) },
-		"OnDenied has a func":                                  func() { framework.New(lim, keyfunc.IP(), other.OnDenied(func() {})) },
+		"RetryJitter(0): allowed is above 0 to 1":                func() { guard.RetryJitter(0) },
+		"RetryJitter(20)":                                        func() { guard.RetryJitter(20) },
+		"RetryJitter(NaN)":                                       func() { guard.RetryJitter(math.NaN()) },
+		"MaxRetryAfter(0s): allowed are whole seconds from 1s":   func() { guard.MaxRetryAfter(0) },
+		"MaxRetryAfter(1.5s)":                                    func() { guard.MaxRetryAfter(1500 * time.Millisecond) },
+		`HeaderPrefix("RateLimit"): allowed are 2 to 64 letters`: func() { guard.HeaderPrefix("RateLimit") },
+		`HeaderPrefix("")`:                                       func() { guard.HeaderPrefix("") },
+		`HeaderPrefix("-")`:                                      func() { guard.HeaderPrefix("-") },
+		`HeaderPrefix("--")`:                                     func() { guard.HeaderPrefix("--") },
+		`HeaderPrefix("X_-")`:                                    func() { guard.HeaderPrefix("X_-") },
+		`HeaderPrefix("X-\n")`:                                   func() { guard.HeaderPrefix("X-\n") },
+		`HeaderPrefix("X: 1-")`:                                  func() { guard.HeaderPrefix("X: 1-") },
+		`HeaderPrefix("Grpc-Limit-"): allowed are`:               func() { guard.HeaderPrefix("Grpc-Limit-") },
+		`HeaderPrefix("` + strings.Repeat("x", 64):               func() { guard.HeaderPrefix(strings.Repeat("x", 64) + "-") },
+		"guard: NoHeaders and HeaderPrefix: choose one":          func() { mount(guard.NoHeaders(), guard.HeaderPrefix("X-")) },
+		"guard: HeaderPrefix and HeaderPrefix: give it":          func() { mount(guard.HeaderPrefix("X-"), guard.HeaderPrefix("Y-")) },
+		"HeaderPrefix: it is for XRateLimit, which":              func() { framework.NewAnswerer(guard.HeaderPrefix("X-"), guard.Headers(guard.IETF)) },
+		"guard: HeaderPrefix: it is for XRateLimit, ":            func() { mount(guard.HeaderPrefix("X-"), guard.Headers(guard.IETF)) },
+		"OnDenied(nil)":                                          func() { other.OnDenied((func())(nil)) },
+		"OnError(nil)":                                           func() { framework.OnError(nil) },
+		"Key(nil)":                                               func() { framework.Key(nil) },
+		"OnDenied has a func":                                    func() { framework.New(lim, keyfunc.IP(), other.OnDenied(func() {})) },
 		"otherlimit: Key wants a func(), but the requests of this middleware are adapter_test.callRequest over *adapter_test.call": func() {
 			_, _ = adapter.Adapter[func(), func()]("otherlimit").Key(func(func()) (string, error) { return "called", nil })(callRequest{&call{}, nil})
 		},

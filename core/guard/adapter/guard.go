@@ -97,7 +97,7 @@ func (g *Guard) Check(r keyfunc.Request, h Header, state *RequestState) (v Verdi
 const (
 	countedTwice = "a request is counted twice: two middlewares that it passes have this limiter and the same key, or a handler restarts its " +
 		"routing (Gin's HandleContext, Fiber's RestartRouting): remove one, give it a limiter of another name, or mount it on routes"
-	hadHeaders = "a response had X-RateLimit-Limit before this limiter decided: either a handler restarts the routing of the request " +
+	hadHeaders = "a response had %sLimit before this limiter decided: either a handler restarts the routing of the request " +
 		"(Gin's HandleContext), which is then counted twice, so mount the limiter on routes; or a middleware of another library or adapter " +
 		"sets the same headers, of which clients see the last"
 )
@@ -269,10 +269,10 @@ func (v *Verdict) warnIfCutOff(ctx context.Context, wait time.Duration) {
 func (g *Guard) record(h Header, v *Verdict, key string) (warning string) {
 	v.state.mu.Lock()
 	defer v.state.mu.Unlock()
-	if v.state.result.Source == core.SourceNone && h.Get(headerLimit) != "" {
-		warning = hadHeaders
-	}
 	o := headers(g.settings.Headers)
+	if v.state.result.Source == core.SourceNone && h.Get(o.Names.Limit) != "" {
+		warning = fmt.Sprintf(hadHeaders, o.Names.Prefix)
+	}
 	if g.settings.DryRun {
 		o.Sets = 0
 	}

@@ -13,12 +13,9 @@ import (
 	"github.com/redislimit/redislimit/core/guard/internal/settings"
 )
 
-// The names of the headers, as net/http writes them. Retry-After is RFC 9110, section 10.2.3;
-// ietf.go names the draft of Ratelimit and Ratelimit-Policy.
+// The names of the headers whose names are fixed, as net/http writes them. Retry-After is RFC 9110,
+// section 10.2.3; ietf.go names the draft of Ratelimit and Ratelimit-Policy.
 const (
-	headerLimit      = "X-Ratelimit-Limit"
-	headerRemaining  = "X-Ratelimit-Remaining"
-	headerReset      = "X-Ratelimit-Reset"
 	headerRetryAfter = "Retry-After"
 	headerRetryMs    = "Retry-After-Ms"
 	headerPolicy     = "Ratelimit-Policy"
@@ -32,6 +29,12 @@ const (
 	ietf       = uint8(guard.IETF)
 )
 
+// usualNames are the names of the set XRateLimit without guard.HeaderPrefix.
+var usualNames = settings.NewNames("X-RateLimit-")
+
+// defaultHeaders returns the headers of a middleware that has no option about headers.
+func defaultHeaders() settings.Headers { return settings.Headers{Sets: xRateLimit, Names: usualNames} }
+
 // headers writes the headers of a response.
 type headers settings.Headers
 
@@ -43,7 +46,7 @@ func (o headers) set(h Header, res *core.Result, draw float64, state *RequestSta
 	if o.Sets == 0 || (o.OnDenial || unlimited) && res.Allowed {
 		return
 	}
-	if o.Sets&xRateLimit != 0 && !unlimited && state.xRateLimit.replace(res) {
+	if o.Sets&xRateLimit != 0 && !unlimited && state.shownAs(o.Names).replace(res) {
 		o.setXRateLimit(h, res, state)
 	}
 	if o.Sets&ietf != 0 && !unlimited && state.ietf.replace(res) {
@@ -91,15 +94,15 @@ func (o headers) setXRateLimit(h Header, res *core.Result, state *RequestState) 
 	text = strconv.AppendInt(text, res.Remaining, 10)
 	remaining := len(text)
 	if res.Window == 0 {
-		h.Del(headerReset) // slots are not reset: it would be that of a middleware further out
+		h.Del(o.Names.Reset) // slots are not reset: it would be that of a middleware further out
 	} else {
 		text = strconv.AppendInt(text, o.reset(res), 10)
 	}
 	if h, ok := h.(BytesHeader); ok {
-		h.SetBytes(headerLimit, text[:limit])
-		h.SetBytes(headerRemaining, text[limit:remaining])
+		h.SetBytes(o.Names.Limit, text[:limit])
+		h.SetBytes(o.Names.Remaining, text[limit:remaining])
 		if res.Window > 0 {
-			h.SetBytes(headerReset, text[remaining:])
+			h.SetBytes(o.Names.Reset, text[remaining:])
 		}
 		return
 	}
@@ -109,7 +112,7 @@ func (o headers) setXRateLimit(h Header, res *core.Result, state *RequestState) 
 	}
 	all := string(text)
 	*values = [3]string{all[:limit], all[limit:remaining], all[remaining:]}
-	for i, name := range [3]string{headerLimit, headerRemaining, headerReset} {
+	for i, name := range [3]string{o.Names.Limit, o.Names.Remaining, o.Names.Reset} {
 		if values[i] == "" {
 			continue
 		}
@@ -121,8 +124,8 @@ func (o headers) setXRateLimit(h Header, res *core.Result, state *RequestState) 
 	}
 }
 
-// reset returns X-RateLimit-Reset. In Unix time it is the same throughout a fixed window, because
-// At is of the clock that decided.
+// reset returns the value of X-RateLimit-Reset. In Unix time it is the same throughout a fixed
+// window, because At is of the clock that decided.
 func (o headers) reset(res *core.Result) int64 {
 	if o.Delta {
 		return format.SecondsCeil(res.ResetAfter)
@@ -141,7 +144,7 @@ func (o headers) setExposed(h Header) {
 		names = append(names, headerRetryMs)
 	}
 	if o.Sets&xRateLimit != 0 {
-		names = append(names, "X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset")
+		names = append(names, o.Names.Prefix+"Limit", o.Names.Prefix+"Remaining", o.Names.Prefix+"Reset")
 	}
 	if o.Sets&ietf != 0 {
 		names = append(names, "RateLimit", "RateLimit-Policy")

@@ -55,7 +55,7 @@ func TestRetryAfterIsNeverZero(t *testing.T) {
 	t.Parallel()
 	h := http.Header{}
 	denied := core.Result{Source: core.SourceDenyCache, LimiterName: "api", Limit: 1}
-	headers{Sets: xRateLimit | ietf}.set(h, &denied, 0, &RequestState{})
+	headers{Sets: xRateLimit | ietf, Names: usualNames}.set(h, &denied, 0, &RequestState{})
 	if got := h.Get("Retry-After"); got != "1" {
 		t.Errorf("Retry-After: %q, want 1", got)
 	}
@@ -105,7 +105,7 @@ func TestHeadersOfACalendar(t *testing.T) {
 		t.Fatal(err)
 	}
 	h := http.Header{}
-	headers{Sets: xRateLimit | ietf}.set(h, &res, 0, &RequestState{})
+	headers{Sets: xRateLimit | ietf, Names: usualNames}.set(h, &res, 0, &RequestState{})
 	for name, want := range map[string]string{
 		"X-RateLimit-Reset": strconv.FormatInt(time.Date(2026, 3, 30, 0, 0, 0, 0, zone).Unix(), 10),
 		"RateLimit-Policy":  `"api";q=10;w=` + strconv.Itoa(int((23 * time.Hour).Seconds())),

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/core/guard/internal/settings"
 	"github.com/redislimit/redislimit/internal/inside"
 )
 
@@ -25,14 +26,16 @@ type RequestState struct {
 	// Middlewares of one request can run at the same time: one inside of http.TimeoutHandler goes
 	// on after the timeout, and a handler may serve several requests in one.
 	mu         sync.Mutex
-	result     core.Result // the tightest
-	xRateLimit shown       // what is in the headers of this set
-	ietf       shown       // and of this
-	values     [3]string   // the X-RateLimit headers that the first middleware set
-	text       [64]byte    // in which they are formatted
-	header     uintptr     // of the response, as the first middleware saw it
-	counted    [2]counted  // by those that came first
-	slots      []slot      // that the request holds now
+	result     core.Result     // the tightest
+	names      *settings.Names // of the headers of the set XRateLimit in the first middleware that set these
+	xRateLimit shown           // what is in the headers with these names
+	others     []otherNames    // and in those with further names
+	ietf       shown           // and in the headers of the set IETF
+	values     [3]string       // the X-RateLimit headers that the first middleware set
+	text       [64]byte        // in which they are formatted
+	header     uintptr         // of the response, as the first middleware saw it
+	counted    [2]counted      // by those that came first
+	slots      []slot          // that the request holds now
 }
 
 // A slot is one that a request holds while it is served.
@@ -155,6 +158,31 @@ func (s *RequestState) warn(message string) {
 	if lim := s.limiter.Load(); lim != nil {
 		inside.Core.WarnOnce(context.Background(), lim, message)
 	}
+}
+
+// An otherNames is what is shown under the names of a middleware whose HeaderPrefix is not the one of
+// the first middleware.
+type otherNames struct {
+	limit string // the first of the names
+	shown *shown
+}
+
+// shownAs returns what the headers with the given names show. Each prefix has headers of its own: the
+// tighter of two limits hides the other only under one prefix.
+func (s *RequestState) shownAs(names *settings.Names) *shown {
+	if s.names == nil {
+		s.names = names
+	}
+	if s.names == names || s.names.Limit == names.Limit {
+		return &s.xRateLimit
+	}
+	for _, other := range s.others {
+		if other.limit == names.Limit {
+			return other.shown
+		}
+	}
+	s.others = append(s.others, otherNames{names.Limit, new(shown)})
+	return s.others[len(s.others)-1].shown
 }
 
 // A shown is the Result that the headers have, as far as Tighter compares it. With two whole

@@ -88,6 +88,31 @@ func TestUnlimited(t *testing.T) {
 	})
 }
 
+// TestHeaderPrefix has metadata of other names, in lower case, in the header of a call that is served and in the trailer of one that
+// is not.
+func TestHeaderPrefix(t *testing.T) {
+	each(t, func(b *testbed) {
+		b.behind(by(b.fixed(1), guard.HeaderPrefix("X-Rate-Limit-"), guard.ResetInSeconds()))
+		for _, c := range []struct {
+			code codes.Code
+			wait string
+		}{{codes.OK, ""}, {codes.ResourceExhausted, "60"}} {
+			a := b.call()
+			a.want(c.code)
+			a.wantHeaders("", "", "", c.wait)
+			there := a.header
+			if c.code != codes.OK {
+				there = a.trailer
+			}
+			for name, want := range map[string]string{"x-rate-limit-limit": "1", "x-rate-limit-remaining": "0", "x-rate-limit-reset": "60"} {
+				if got := strings.Join(there.Get(name), " and "); got != want {
+					b.Errorf("%v: %s is %q, want %q", c.code, name, got, want)
+				}
+			}
+		}
+	})
+}
+
 // TestHandlersHeader has handlers send metadata of their own, in each way.
 func TestHandlersHeader(t *testing.T) {
 	own := metadata.Pairs("own", "1")

@@ -16,6 +16,7 @@ import (
 func calendarCases() []testCase {
 	return []testCase{
 		{"Calendar/WrongClock", wrongClock},
+		{"Calendar/WindowAt", windowAt},
 	}
 }
 
@@ -53,6 +54,35 @@ func wrongClock(t *testing.T, s Store) {
 	right, ahead := peek(t, now, "k"), peek(t, s.limiter(t, "clocks", limit, wallAt(at)), "k")
 	if right.Remaining != 4 || right.ResetAfter != 24*time.Hour || right != ahead {
 		t.Errorf("after a step back: %+v, want %+v", ahead, right)
+	}
+}
+
+// windowAt compares WindowAt with decisions, whose clock is moved over months: with when they say that a window ends, and with where
+// the count is fresh again.
+func windowAt(t *testing.T, s Store) {
+	for _, limit := range []core.Limit{
+		core.FixedWindow(core.PerHour(10), core.Aligned()),
+		core.FixedWindow(core.PerDay(10), core.In("America/New_York"), core.LimitName("newyork")),
+		core.FixedWindow(core.PerDay(10), core.In("Australia/Lord_Howe"), core.LimitName("lordhowe")),
+		core.FixedWindow(core.PerWeek(10), core.In("Europe/Berlin")),
+		core.FixedWindow(core.PerMonth(10)),
+	} {
+		lim := s.limiter(t, "windows", limit)
+		for range 10 {
+			res := allowN(t, lim, "k", 1)
+			start, end, ok := limit.WindowAt(res.At)
+			if !ok || !end.Equal(res.At.Add(res.ResetAfter)) || end.Sub(start) != res.Window || res.At.Before(start) {
+				t.Fatalf("%v at %v: from %v to %v, %v; a decision says %+v", limit, res.At, start, end, ok, res)
+			}
+			s.Advance(res.ResetAfter - time.Microsecond)
+			remains(t, lim, "k", 9)
+			s.Advance(time.Microsecond)
+			fresh := peek(t, lim, "k")
+			if next, _, _ := limit.WindowAt(fresh.At); fresh.Remaining != 10 || fresh.ResetAfter != 0 || !next.Equal(end) {
+				t.Fatalf("%v: the window after %v begins at %v; a decision says %+v", limit, end, next, fresh)
+			}
+			s.Advance(37 * 24 * time.Hour / 2)
+		}
 	}
 }
 

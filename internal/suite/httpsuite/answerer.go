@@ -65,6 +65,7 @@ func answersAsMiddleware(b *testbed) {
 		"Headers":         {[]core.Option{minute}, 1, []guard.AnswerOption{guard.Headers(guard.IETF)}},
 		"NoHeaders":       {[]core.Option{minute}, 1, []guard.AnswerOption{guard.NoHeaders()}},
 		"HeadersOnDenial": {[]core.Option{minute}, 1, []guard.AnswerOption{guard.HeadersOnDenial()}},
+		"HeaderPrefix":    {[]core.Option{minute}, 1, []guard.AnswerOption{guard.HeaderPrefix("X-Rate-Limit-")}},
 		"ResetInSeconds":  {[]core.Option{minute}, 1, []guard.AnswerOption{guard.ResetInSeconds()}},
 		"MaxRetryAfter":   {[]core.Option{minute}, 1, []guard.AnswerOption{guard.MaxRetryAfter(7 * time.Second), guard.RetryAfterMs()}},
 		"ExposeHeaders":   {[]core.Option{minute}, 1, []guard.AnswerOption{guard.ExposeHeaders()}},

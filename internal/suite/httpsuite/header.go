@@ -18,6 +18,7 @@ func headerCases() []testCase {
 		{"HeadersAlone", headersAlone, nil},
 		{"NoHeaders", noHeaders, nil},
 		{"HeadersOnDenial", headersOnDenial, nil},
+		{"HeaderPrefix", headerPrefix, nil},
 		{"ResetInSeconds", resetDelta, nil},
 		{"ExposeHeaders", exposeHeaders, nil},
 	}
@@ -80,6 +81,60 @@ func headersOnDenial(b *testbed) {
 
 	b.redis.SetError("LOADING")
 	s.get("/a").wantHeaders("", "", "", "1") // 503 is no admission
+}
+
+// headerPrefix renames the three headers of one set, whatever the other options about headers are. It
+// renames nothing else, and no header has the usual name.
+func headerPrefix(b *testbed) {
+	const retry, draft = "retry-after", "ratelimit ratelimit-policy "
+	for name, c := range map[string]struct {
+		prefix, exposed string
+		options         []guard.Option
+		admitted, unix  bool   // whether an admitted response has the three headers, and the reset is in Unix time
+		ietf            string // RateLimit of a denied response
+	}{
+		"Default": {"X-Rate-Limit-", "", nil, true, true, ""},
+		"OldDraft": {"RateLimit-", "ratelimit-limit ratelimit-remaining ratelimit-reset " + retry, []guard.Option{
+			guard.ResetInSeconds(), guard.ExposeHeaders(),
+		}, true, false, ""},
+		"Both": {"ratelimit-", draft + "ratelimit-limit ratelimit-remaining ratelimit-reset " + retry, []guard.Option{
+			guard.Headers(guard.XRateLimit | guard.IETF), guard.ExposeHeaders(),
+		}, true, true, `"api";r=0;t=60`},
+		"OnDenial": {"X-Shop2-", draft + "x-shop2-limit x-shop2-remaining x-shop2-reset " + retry, []guard.Option{
+			guard.HeadersOnDenial(), guard.Headers(guard.IETF | guard.XRateLimit), guard.ExposeHeaders(),
+		}, false, true, `"api";r=0;t=60`},
+	} {
+		b.each(name, func(b *testbed) {
+			limit := b.fixed(1)
+			limit.Options = append([]guard.Option{guard.HeaderPrefix(c.prefix)}, c.options...)
+			s := b.behind(limit)
+			reset := map[bool]string{true: "1800000073", false: "60"}[c.unix]
+			admitted := s.get("/a")
+			admitted.wantServed()
+			if c.admitted {
+				admitted.wantPrefixed(c.prefix, "1", "0", reset)
+			} else {
+				admitted.wantPrefixed(c.prefix, "", "", "")
+			}
+			admitted.wantHeaders("", "", "", "")
+			denied := s.get("/a")
+			denied.wantDenied()
+			denied.wantPrefixed(c.prefix, "1", "0", reset)
+			denied.wantHeaders("", "", "", "60")
+			denied.wantHeader("RateLimit", c.ietf)
+			if c.exposed != "" {
+				denied.wantExposed(c.exposed)
+			}
+		})
+	}
+}
+
+// wantPrefixed checks the headers whose names begin with a prefix.
+func (a answer) wantPrefixed(prefix, limit, remaining, reset string) {
+	a.Helper()
+	a.wantHeader(prefix+"Limit", limit)
+	a.wantHeader(prefix+"Remaining", remaining)
+	a.wantHeader(prefix+"Reset", reset)
 }
 
 // resetDelta counts the seconds from the clock that decided, rounded up.

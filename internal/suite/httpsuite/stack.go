@@ -2,6 +2,7 @@ package httpsuite
 
 import (
 	"net/http"
+	"strings"
 
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/core/guard"
@@ -15,6 +16,7 @@ func stackCases() []testCase {
 		{"StackedDenies", stackedDenies, nil},
 		{"StackedHidden", stackedHidden, nil},
 		{"StackedSets", stackedSets, nil},
+		{"StackedPrefixes", stackedPrefixes, nil},
 		{"Groups", groups, nil},
 		{"StackedGivesBack", stackedGivesBack, nil},
 		{"StackedInOutage", stackedInOutage, nil},
@@ -276,5 +278,26 @@ func stackedSets(b *testbed) {
 		ans.wantHeaders("2", "1", "1800000073", "")
 		ans.wantHeader("RateLimit", `"api";r=4;t=60`)
 		b.redis.FlushAll()
+	}
+}
+
+// stackedPrefixes has limits whose headers have different names. Each prefix shows a limit: of two limits with one prefix, however it
+// is written, the tighter one. The slots of a limit between them take away no reset but their own.
+func stackedPrefixes(b *testbed) {
+	prefixed := func(name, prefix string, limit core.Limit) Limit {
+		return Limit{Limiter: b.named(name, limit), Key: keyfunc.IP(), Options: []guard.Option{guard.HeaderPrefix(prefix)}}
+	}
+	tight, loose := b.namedFixed("tight", 2), prefixed("loose", "X-Team-", core.FixedWindow(core.PerMinute(5)))
+	looser := prefixed("looser", "x-team-", core.FixedWindow(core.PerMinute(7)))
+	slots := prefixed("slots", "X-Slots-", core.InFlight(4))
+	for _, mounts := range [][]Mount{{tight, slots, loose, looser}, {looser, loose, tight, slots}, {loose, tight, looser, slots}} {
+		ans := b.serve(App{Use: mounts, Routes: []Route{{Path: "/a"}}}).get("/a")
+		ans.wantHeaders("2", "1", "1800000073", "")
+		ans.wantPrefixed("X-Team-", "5", "4", "1800000073")
+		ans.wantPrefixed("X-Slots-", "4", "3", "")
+		b.redis.FlushAll()
+	}
+	if logged := b.logs.String(); strings.Contains(logged, "before this limiter decided") {
+		b.Error(logged)
 	}
 }

@@ -65,7 +65,7 @@ func moved(
 		keyfunc.IP(), keyfunc.IP(keyfunc.IPv4Prefix(int(n)), keyfunc.IPv6Prefix(int(n))), keyfunc.IP(keyfunc.TrustedProxies("10.0.0.0/16")),
 		keyfunc.IP(keyfunc.TrustedProxies(cidrs...)), keyfunc.IP(keyfunc.TrustedHeader(name)),
 		keyfunc.Global(), keyfunc.Join(fs...), keyfunc.Join(keyfunc.IP(), keyfunc.Route()), keyfunc.BasicAuth(), keyfunc.APIKey(name, keyfunc.Known(known)),
-		hops(int(n)), guard.Skip(f), guard.NoHeaders(), guard.ResetInSeconds(), guard.CountIf(counted),
+		hops(int(n)), guard.Skip(f), guard.NoHeaders(), guard.ResetInSeconds(), guard.HeaderPrefix("X-Rate-Limit-"), guard.CountIf(counted),
 		guard.Cost(func(keyfunc.Request) int64 { return n }), guard.LimiterFor(func(keyfunc.Request) (*core.Limiter, error) { return lim, nil }),
 		httplimit.OnDenied(h), echolimit.OnError(func(echo.Context) error { return nil }),
 	}

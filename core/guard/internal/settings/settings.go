@@ -4,6 +4,7 @@ package settings
 
 import (
 	"fmt"
+	"net/http"
 	"time"
 
 	"github.com/redislimit/redislimit/core"
@@ -40,14 +41,27 @@ type Member struct {
 
 // Headers says which headers a response has, and how they are written.
 type Headers struct {
-	Sets     uint8 // a guard.HeaderSet, or 0 for none
-	OnDenial bool  // and on nothing else
+	Sets     uint8  // a guard.HeaderSet, or 0 for none
+	Names    *Names // of the set XRateLimit
+	OnDenial bool   // and on nothing else
 	Delta    bool
 	Expose   bool
 
 	Jitter   float64       // by what share of it Retry-After may be later
 	MaxRetry time.Duration // the longest one, or 0
 	Millis   bool          // Retry-After-Ms, too
+}
+
+// Names are the names of the headers of the set XRateLimit, as net/http writes them.
+type Names struct {
+	Prefix                  string // with which they begin, as it was given
+	Limit, Remaining, Reset string
+}
+
+// NewNames returns the Names that begin with prefix.
+func NewNames(prefix string) *Names {
+	name := func(field string) string { return http.CanonicalHeaderKey(prefix + field) }
+	return &Names{prefix, name("Limit"), name("Remaining"), name("Reset")}
 }
 
 // give notes that an option is given. It panics if it was given before.
@@ -98,7 +112,9 @@ func Apply[O Option](s *Settings, opts []O) {
 // Check panics if an option has no effect because of another.
 func (s *Settings) Check(xRateLimit uint8) {
 	if s.given["NoHeaders"] {
-		for _, option := range []string{"Headers", "HeadersOnDenial", "ResetInSeconds", "ExposeHeaders", "RetryJitter", "MaxRetryAfter", "RetryAfterMs"} {
+		for _, option := range []string{
+			"Headers", "HeaderPrefix", "HeadersOnDenial", "ResetInSeconds", "ExposeHeaders", "RetryJitter", "MaxRetryAfter", "RetryAfterMs",
+		} {
 			if s.given[option] {
 				panic(fmt.Sprintf("guard: NoHeaders and %s: choose one", option))
 			}
@@ -110,8 +126,10 @@ func (s *Settings) Check(xRateLimit uint8) {
 	if s.given["WaitUpTo"] && s.given["AlsoLimit"] {
 		panic("guard: AlsoLimit and WaitUpTo: choose one: what one limiter has would be held while another is waited for")
 	}
-	if s.given["ResetInSeconds"] && s.Headers.Sets&xRateLimit == 0 {
-		panic("guard: ResetInSeconds: it is for XRateLimit, which Headers leaves out")
+	for _, option := range []string{"HeaderPrefix", "ResetInSeconds"} {
+		if s.given[option] && s.Headers.Sets&xRateLimit == 0 {
+			panic("guard: " + option + ": it is for XRateLimit, which Headers leaves out")
+		}
 	}
 }
 

@@ -5,11 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math"
 	"net/http"
 	"net/http/httptest"
 	"time"
 
+	"github.com/redislimit/redislimit/_examples/recipes/alert"
+	"github.com/redislimit/redislimit/_examples/recipes/limitsfile"
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/keyfunc"
 	httplimit "github.com/redislimit/redislimit/nethttp"
@@ -78,4 +81,22 @@ func Example_partner() {
 	// Output:
 	// 200 OK
 	// timeout: true
+}
+
+// page is the application's.
+func page(string, error) {}
+
+func Example_pager() {
+	pager := &alert.Pager{After: time.Minute, Calm: 30 * time.Second, Page: page}
+	lim := core.MustNew(rdb, "api", core.TokenBucket(core.PerMinute(100)), core.Observe(pager.Observe))
+	logins := core.MustNew(rdb, "logins", core.SlidingWindowLog(core.PerMinute(5)), core.FailClosed(), core.Observe(pager.Observe))
+	defer func() { _, _ = lim.Close(), logins.Close() }()
+}
+
+func Example_limitsFile() {
+	ctx, mux := context.Background(), newMux()
+	lim := core.MustNewMemory("file", core.TokenBucket(core.PerMinute(1)))
+	handler, err := limitsfile.Limit(ctx, "limits.yaml", lim, keyfunc.IP(), mux)
+	fmt.Println(handler != nil, errors.Is(err, fs.ErrNotExist))
+	// Output: false true
 }

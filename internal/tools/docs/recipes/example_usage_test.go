@@ -2,25 +2,32 @@ package recipes_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/redislimit/redislimit/core"
 )
 
 var month = core.FixedWindow(core.PerMonth(10_000), core.In("Europe/Berlin"), core.LimitName("contract"))
 
-// usage says how much of a customer's month is used, and until when that counts.
-func usage(ctx context.Context, lim *core.Limiter, customer string, zone *time.Location) (string, error) {
+var errNotKnown = errors.New("the usage is not known at the moment")
+
+// usage says how much of a customer's month is used, and when the next month begins.
+func usage(ctx context.Context, lim *core.Limiter, customer string) (string, error) {
 	res, err := lim.Peek(ctx, customer)
-	if err != nil {
+	switch {
+	case errors.Is(err, core.ErrUnavailable):
+		return "", errNotKnown
+	case err != nil:
 		return "", err
+	case res.Source == core.SourceNone || res.Source == core.SourceFallback: // Redis, which has the count, did not answer
+		return "", errNotKnown
 	}
-	if res.ResetAfter == 0 {
-		return fmt.Sprintf("0 of %d", res.Limit), nil
-	}
-	ends := res.At.Add(res.ResetAfter).In(zone)
-	return fmt.Sprintf("%d of %d until %s", res.Limit-res.Remaining, res.Limit, ends.Format("2 January")), nil
+	_, resets, _ := month.WindowAt(res.At)
+	return fmt.Sprintf("%d of %d used, resets on %s", res.Limit-res.Remaining, res.Limit, resets.Format("2 January at 15:04")), nil
 }
 
 func Example_usage() {
@@ -28,13 +35,31 @@ func Example_usage() {
 	zone, _ := time.LoadLocation("Europe/Berlin")
 	now := time.Date(2026, 11, 12, 9, 0, 0, 0, zone)
 	lim := core.MustNewMemory("api", month, core.Clock(func() time.Time { return now }))
-	fmt.Println(usage(ctx, lim, "customer:42", zone))
+	fmt.Println(usage(ctx, lim, "customer:42"))
 	_, _ = lim.AllowN(ctx, "customer:42", 7312)
-	fmt.Println(usage(ctx, lim, "customer:42", zone))
+	fmt.Println(usage(ctx, lim, "customer:42"))
 	now = time.Date(2026, 12, 1, 0, 0, 0, 0, zone)
-	fmt.Println(usage(ctx, lim, "customer:42", zone))
+	fmt.Println(usage(ctx, lim, "customer:42"))
 	// Output:
-	// 0 of 10000 <nil>
-	// 7312 of 10000 until 1 December <nil>
-	// 0 of 10000 <nil>
+	// 0 of 10000 used, resets on 1 December at 00:00 <nil>
+	// 7312 of 10000 used, resets on 1 December at 00:00 <nil>
+	// 0 of 10000 used, resets on 1 January at 00:00 <nil>
+}
+
+// In an outage each process only knows what it has counted itself, or nothing. No policy makes the page show that nothing is used.
+func Example_usageInOutage() {
+	ctx := context.Background()
+	away := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", DialerRetries: 1})
+	defer func() { _ = away.Close() }()
+
+	for _, policy := range []core.Option{core.FailLocal(), core.FailOpen(), core.FailClosed()} {
+		lim := core.MustNew(away, "api", month, policy)
+		_, err := usage(ctx, lim, "customer:42")
+		fmt.Println(err)
+		_ = lim.Close()
+	}
+	// Output:
+	// the usage is not known at the moment
+	// the usage is not known at the moment
+	// the usage is not known at the moment
 }

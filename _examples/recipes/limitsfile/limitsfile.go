@@ -1,0 +1,78 @@
+// Package limitsfile limits requests by the limits of a file, which may change while the service runs:
+//
+//	limits:
+//	- token_bucket 100/1m burst=200 name=requests
+//	- fixed_window 5000/1d aligned
+package limitsfile
+
+import (
+	"bytes"
+	"context"
+	"net/http"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/core/guard"
+	"github.com/redislimit/redislimit/keyfunc"
+	httplimit "github.com/redislimit/redislimit/nethttp"
+)
+
+// Limit serves next by the limits of the file at path, until ctx ends. lim says all else about the
+// limiter, such as its name. The error says why the file cannot be read, or what is wrong in it.
+func Limit(ctx context.Context, path string, lim *core.Limiter, key keyfunc.Func, next http.Handler) (http.Handler, error) {
+	file := &limitsFile{path: path, lim: lim}
+	if err := file.read(); err != nil {
+		return nil, err
+	}
+	go file.follow(ctx)
+	current := guard.LimiterFor(func(keyfunc.Request) (*core.Limiter, error) { return file.now.Load(), nil })
+	return httplimit.Middleware(lim, key, current)(next), nil
+}
+
+// A limitsFile is the file, and the limiter that decides by its limits.
+type limitsFile struct {
+	path string
+	lim  *core.Limiter                // whose limits are those of the file
+	now  atomic.Pointer[core.Limiter] // by the limits that were read last
+	text []byte                       // that was read last, right or wrong
+}
+
+// read reads the file, if it has changed. If something in it is wrong, the limits stay.
+func (f *limitsFile) read() error {
+	text, err := os.ReadFile(f.path)
+	if err != nil || bytes.Equal(text, f.text) {
+		return err
+	}
+	f.text = text
+	var config struct {
+		Limits []core.Limit `yaml:"limits"`
+	}
+	if err := yaml.Unmarshal(text, &config); err != nil {
+		return err
+	}
+	lim, err := f.lim.With(config.Limits...)
+	if err == nil {
+		f.now.Store(lim)
+	}
+	return err
+}
+
+// follow reads the file every ten seconds. A mistake is logged once: a text that was read already is not read again.
+func (f *limitsFile) follow(ctx context.Context) {
+	tick := time.NewTicker(10 * time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if err := f.read(); err != nil {
+			f.lim.Logger().Error("the limits stay as they are", "file", f.path, "error", err)
+		}
+	}
+}
