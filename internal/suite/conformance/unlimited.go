@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -196,6 +197,10 @@ func unlimitedBans(t *testing.T, s Store) {
 	banned(t, peek(t, free, "k"), 59*time.Second)
 	check.OK(t, free.Unblock(ctx, "k"))
 	isUnlimited(t, "unblocked", allowN(t, free, "k", 1), source)
+	settle(t, reserve(t, free, "k", 5), 1e6)
+	if s.Redis != nil && slices.ContainsFunc(s.keys(t), func(key string) bool { return strings.HasSuffix(key, ":unlimited") }) {
+		t.Errorf("what is not limited is stored: %v", s.dump(t))
+	}
 	check.OK(t, free.Block(ctx, "k", time.Hour))
 	banned(t, peek(t, lim, "k"), time.Hour)
 	banned(t, allowN(t, free, "k", 1), time.Hour)
