@@ -24,6 +24,8 @@ var (
 	decideLua string
 	//go:embed lua/newer.lua
 	newerLua string
+	//go:embed lua/mistyped.lua
+	mistypedLua string
 	//go:embed lua/record.lua
 	recordLua string
 	//go:embed lua/hold.lua
@@ -113,7 +115,8 @@ func Script(limits []Member, f Form) string {
 	if c.each == replyLen { // else what fails replies fewer
 		zeros += banReplyLen * ban.count
 	}
-	isPlain, made := "op == '1' or op == '0'", c.made.String()
+	isPlain, made := "op == '1' or op == '0'", mistypedLua+c.made.String()
+	c.holds.WriteString("local mistyped\n")
 	if c.slots {
 		isPlain = "false"
 	}
@@ -125,7 +128,7 @@ func Script(limits []Member, f Form) string {
 		"-- ZEROS", strings.Repeat("0, ", zeros)+strings.Repeat("nil, ", 3*len(limits)), "-- LIMITS", strconv.Itoa(len(limits)),
 		"-- SIZE", strconv.Itoa(size), "-- PLAIN", isPlain, "-- WIDTHS", fmt.Sprintf("%d or op == '6' and %d or %d", plain, other+len(limits), other),
 		"-- FUNCTIONS\n", sharedLua+c.functions.String(), "-- HOLDS\n", c.holds.String(), "-- VALUES\n", c.values.String(), "-- LOOK\n", ban.look,
-		"-- EVALUATE\n", c.evaluate.String(), "-- CHARGE\n", c.charge.String(), "-- DENY\n", c.deny.String(),
+		"-- EVALUATE\n", c.evaluate.String(), "-- CHARGE\n", c.charge.String(),
 		"-- OTHER\n", ban.again+fill(holdLua, "-- FUNCTIONS\n", made, "-- BLOCK\n", ban.block,
 			"-- LOOK\n", c.look.String(), "-- ACT\n", c.act.String(), "-- BLOCKED\n", ban.blocked),
 		"-- BAN\n", ban.begin, "-- REPLY\n", ban.reply)
@@ -145,7 +148,7 @@ type composer struct {
 	given   int   // how many these are
 	paid    int   // how many costs they have
 
-	functions, holds, values, evaluate, charge, deny strings.Builder // see lua/decide.lua
+	functions, holds, values, evaluate, charge strings.Builder // see lua/decide.lua
 	made, look, act                                  strings.Builder // see lua/hold.lua
 }
 
@@ -233,18 +236,17 @@ func (c *composer) define(m Member, i int) (given, each string) {
 
 // addPlain adds what a plain decision does with m.
 func (c *composer) addPlain(m Member, i int, given, denied string) {
-	number, foreign, names := strconv.Itoa(i+1), "foreign", slices.Concat(found, m.lua.keeps)
+	number, names := strconv.Itoa(i+1), slices.Concat(found, m.lua.keeps)
 	list, own := strings.Join(names, ", "), strings.Join(names, number+", ")+number
 	look := given + "local admits, largest, " + list + "\n"
 	if c.several {
-		foreign += number
 		look = "local " + own + "\nif not other then\nlocal value\n" + look
 	}
 	if denied != "" {
 		denied = "\n" + fill(denied, "-- RETRY\n", m.lua.parts["retry"])
 	}
 	evaluate := m.lua.parts["check"] + m.lua.parts["evaluate"] + "if not admits then all = false " + denied + "end\n" +
-		"if foreign then\nif string.find(foreign, '|', 1, true) then\nother = true\nelse\n" + newer + "end\nend\n"
+		"if foreign then other = true end\n"
 	r, admits, denies := i*c.each, 1, 0
 	if c.each == otherReplyLen {
 		admits, denies = otherReply+1, otherReply
@@ -256,8 +258,8 @@ func (c *composer) addPlain(m Member, i int, given, denied string) {
 		evaluate += fmt.Sprintf("if free then reply[r + 1], reply[r + 6], reply[r + 7], reply[r + 8] = reply[r + 1] + %d, largest, 0, 0 end\n", otherReply)
 	}
 	if !m.storesLog { // most values are short, and of these no record is looked for
-		evaluate = "value = redis.pcall('GET', key)\nif value and value.err then value = mistyped(value.err) end\n" +
-			"if value and #value > 40 and string.find(value, '|', 1, true) then\nother = true\nelse\n" + evaluate + "end\n"
+		evaluate = "value = redis.pcall('GET', key)\n" +
+			"if value and (value.err or #value > 40 and string.find(value, '|', 1, true)) then\nother = true\nelse\n" + evaluate + "end\n"
 	}
 	charge := fmt.Sprintf("acting = %d\nlocal text, lasts\n", i+1)
 	if c.several {
@@ -282,7 +284,6 @@ func (c *composer) addPlain(m Member, i int, given, denied string) {
 	}
 	c.evaluate.WriteString(look + evaluate)
 	c.charge.WriteString(charge)
-	fmt.Fprintf(&c.deny, "if %s then redis.pcall('SET', KEYS[base + %d], '', 'PX', 1000) end -- it may have no TTL\n", foreign, i+1)
 }
 
 // addOther adds what the other branch does with m.

@@ -12,7 +12,7 @@
 local value = redis.pcall('GET', KEYS[base + size])
 local foreign = value
 if value and value.err then
-  mistyped(value.err)
+  if not string.find(value.err, 'WRONGTYPE', 1, true) then error(value.err) end
 elseif value then
   local ends, level, lasts = string.match(#value <= longest and value or '', '^X1 (%d+) (%d+) (%d+)$')
   ends, level, lasts = tonumber(ends), tonumber(level), tonumber(lasts)

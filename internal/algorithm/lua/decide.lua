@@ -3,7 +3,7 @@
 -- fails. Only what has expired is written before.
 --
 -- A plain decision, on keys that have no holds, stands first. All else is the other branch, which
--- hold.lua has: other calls, and a plain decision that finds a record of holds. Its functions are
+-- hold.lua has: other calls, and a plain decision that finds a record of holds, or a foreign value. Its functions are
 -- created there: Lua creates a function each time it comes to it. script.go puts the text of each
 -- limit's algorithm in the place of -- EVALUATE and -- CHARGE: as functions a decision took 17 %
 -- longer.
@@ -44,11 +44,8 @@ local function run(why, now, grace, reply)
 -- LOOK
     if plain and not why then
 -- EVALUATE
-      if other then -- a key has holds
-      elseif all and op == '1' then
+      if all and op == '1' and not other then
 -- CHARGE
-      elseif op == '1' then
--- DENY
       end
     end
     if other and not why then

@@ -18,10 +18,3 @@ local latest = now + ahead
 -- Of a log, `records` is 1 if its last member is a record of holds, and else 0; `newest_rank` is
 -- the rank of the newest charge.
 local records, newest_rank = 0, '-1'
-
--- mistyped returns a foreign value for the error of reading a key of another type, and raises any
--- other error.
-local function mistyped(err)
-  if not string.find(err, 'WRONGTYPE', 1, true) then error(err) end
-  return 'foreign'
-end

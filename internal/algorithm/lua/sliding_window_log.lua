@@ -88,7 +88,7 @@ end
 --- evaluate
 local last, top = redis.pcall('ZRANGE', key, newest_rank, newest_rank, 'WITHSCORES'), 0
 value = last
-if last.err then foreign = mistyped(last.err) end
+if last.err then foreign = last.err end -- hold.lua raises it, unless the key has another type
 local number, newest = tonumber(last[1]), tonumber(last[2])
 if newest and not number and newest <= latest then -- else it is foreign, or a record
   number, top = several_units(key, last[1])
