@@ -39,8 +39,7 @@ type Kind struct {
 	// nil.
 	Length func(e Evaluator, o Observation) int64
 
-	lua       luaText // its Lua file
-	storesLog bool    // a sorted set is stored, and not a string
+	lua *luaFile // its Lua file
 
 	work func(n int64) int64 // see Work; nil if it is the same for any cost
 }
@@ -48,7 +47,7 @@ type Kind struct {
 // Work returns about how many microseconds of Redis a decision on n units takes in a script of
 // several, on the machine of docs/performance.md. Redis does nothing else meanwhile, so the Work of
 // a batch is bounded. It does not count what depends on the stored values: for that the script
-// itself stops early, see lua/shared.lua.
+// itself stops early, see lua/prelude.lua.
 func (k *Kind) Work(n int64) int64 {
 	if k.work == nil {
 		return 3

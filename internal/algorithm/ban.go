@@ -1,15 +1,6 @@
 package algorithm
 
-import (
-	_ "embed"
-	"fmt"
-	"regexp"
-	"strconv"
-	"strings"
-)
-
-//go:embed lua/ban.lua
-var banLua string
+import "fmt"
 
 // MaxBan bounds a ban, in microseconds: however far a debt reaches, it ends within a year. So what
 // is written is never foreign, though the clock may step back by weeks.
@@ -38,7 +29,7 @@ func (b Ban) Observation() Observation {
 func (o Observation) Ban() Ban { return Ban{At: o.At, Until: o.A, Began: o.B > 0} }
 
 // In memory the state of a key's ban is a State: A is until when it lasts, B how many there were
-// before all were forgotten, and C how long it lasts. In Redis it is lua/ban.lua that does what
+// before all were forgotten, and C how long it lasts. In Redis it is lua/bans.lua that does what
 // this file does.
 
 // Ban returns the ban of s that lasts at now.
@@ -101,73 +92,6 @@ func (m Member) Bars(s *State, now, n int64) (from int64, denies bool) {
 		return 0, false
 	}
 	return o.At + m.Outcome(o, n, false, false).RetryAfter, true
-}
-
-// text returns the parts of lua/ban.lua for a limiter whose calls say whether a denial bans by so
-// manyth an argument from the last. They are empty ones for a limiter without bans.
-func (b Bans) text(flag int) map[string]string {
-	if b == nil {
-		return nil
-	}
-	parts := parseLua(strings.ReplaceAll(banLua, "-- NEWER\n", newer)).parts
-	levels := strings.Trim(strings.ReplaceAll(fmt.Sprint([]int64(b)), " ", ", "), "[]")
-	values := strings.NewReplacer(
-		"-- READ\n", parts["read"], "-- WRITE\n", parts["write"], "-- LEVELS", levels, "-- LONGEST", strconv.FormatInt(MaxBan, 10),
-		"-- FLAG", strconv.Itoa(flag))
-	for name, text := range parts {
-		parts[name] = values.Replace(text)
-	}
-	if len(b) == 0 {
-		parts["denied"], parts["begin"] = "", ""
-	}
-	return parts
-}
-
-// banTexts are those of all limiters with bans of a script.
-type banTexts struct {
-	count                                     int      // how many these are
-	denied                                    []string // for each limit
-	look, again, block, blocked, begin, reply string
-}
-
-// banTexts returns those of a script for so many limits, whose calls have so many constants behind
-// them.
-func (f Form) banTexts(limits, constants int) (all banTexts) {
-	groups := f.Groups
-	if groups == nil {
-		groups = []Group{{limits, f.Bans}}
-	}
-	for _, g := range groups {
-		if g.Bans != nil {
-			all.count++
-		}
-	}
-	next := 0
-	for _, g := range groups {
-		parts := g.Bans.text(constants + all.count - next)
-		if g.Bans != nil {
-			if next++; f.Groups != nil {
-				ownNames(parts, limits+next)
-			} else { // no other limiter's key is blocked with it
-				all.block, all.blocked = parts["block"], "end\n"
-			}
-		}
-		for range g.Limits {
-			all.denied = append(all.denied, parts["denied"])
-		}
-		all.look, all.again = all.look+parts["look"], all.again+parts["again"]
-		all.begin, all.reply = all.begin+parts["begin"], all.reply+parts["reply"]
-	}
-	return all
-}
-
-// ownNames gives a ban names of its own, and a key. All bans are read, also where a key is banned.
-func ownNames(parts map[string]string, key int) {
-	names := regexp.MustCompile(`\b(bans?|ban_ends|ban_level|ban_lasts|till)\b`) // here, for few need it
-	values := strings.NewReplacer("KEYS[base + size]", fmt.Sprintf("KEYS[base + %d]", key), "not why and", "(not why or why == 5) and")
-	for name, text := range parts {
-		parts[name] = values.Replace(names.ReplaceAllString(text, fmt.Sprintf("${1}_%d", key)))
-	}
 }
 
 // DecodeBan reads the next of what a reply says of bans, and returns what follows.

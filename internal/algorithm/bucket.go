@@ -2,16 +2,12 @@ package algorithm
 
 import (
 	"cmp"
-	_ "embed"
 	"fmt"
 	"math"
 	"math/bits"
 )
 
-//go:embed lua/bucket.lua
-var bucketLua string
-
-var bucketText = parseLua(bucketLua)
+var bucketLua = readLua("token_bucket", holdsLua)
 
 // TokenBucket and GCRA, and LeakyBucket, are the three bucket algorithms. They decide alike and
 // store alike: the one instant at which the full capacity is available again. GCRA calls it the
@@ -20,11 +16,11 @@ var bucketText = parseLua(bucketLua)
 var (
 	TokenBucket = &Kind{
 		Name: "token_bucket", Tag: "token", Bursts: true, Debt: true, Validate: validateBucket, New: newBucket,
-		lua: bucketText,
+		lua: bucketLua,
 	}
 	GCRA = &Kind{
 		Name: "gcra", Tag: "gcra", Bursts: true, Debt: true, Validate: validateBucket, New: newBucket,
-		lua: bucketText,
+		lua: bucketLua,
 	}
 )
 
@@ -70,7 +66,7 @@ type bucket struct {
 	unit     ratio  // the time of one unit
 	unitCost span   // the same as a span
 	maxDebt  span   // the debt when nothing remains
-	form     string // a version and the rate, with which a value in Redis begins; see lua/bucket.lua
+	form     string // a version and the rate, with which a value in Redis begins; see lua/token_bucket.lua
 	period   int64
 	rate     int64 // units in a microsecond: the bits of a float64
 }

@@ -1,19 +1,14 @@
 package algorithm
 
 import (
-	_ "embed"
-
 	"github.com/redislimit/redislimit/internal/calendar"
 )
-
-//go:embed lua/calendar.lua
-var calendarLua string
 
 // Calendar is a [FixedWindow] whose windows are those of a calendar, such as the months of a time
 // zone. Users know both by one name.
 var Calendar = &Kind{
 	Name: "calendar", Tag: "calendar", Moves: true, New: newCalendarWindow, Length: windowLength,
-	lua: parseLua(calendarLua).with(FixedWindow.lua, "force", "refund"),
+	lua: readLua("calendar", holdsLua),
 }
 
 // A calendarWindow decides for [Calendar]. In Redis the window is that of Redis's clock, among

@@ -3,21 +3,22 @@
 //
 //	algorithm.go   Kind, Numbers, Evaluator, Observation, Outcome: what all algorithms have in common
 //	registry.go    the list of all algorithms; one that is not in it does not exist
-//	bucket.go      token bucket and GCRA, in exact fractions of a microsecond; with lua/bucket.lua
-//	queue.go       leaky bucket: a bucket whose units have places in a queue; with lua/queue.lua
+//	bucket.go      token bucket and GCRA, in exact fractions of a microsecond; with lua/token_bucket.lua
+//	queue.go       leaky bucket: a bucket whose units have places in a queue; with lua/leaky_bucket.lua
 //	calendar.go    fixed windows of a calendar: its constants move with the time at which a script is sent
 //	all others     each algorithm has a file of its name, and one in lua/
 //	call.go        what a script is asked, and what it replies
-//	ban.go         bans, whose texts stand beside those of the limits; with lua/ban.lua
-//	hold.go        units that are admitted and not charged yet, with lua/hold.lua
-//	script.go      puts scripts together from the files in lua/
+//	ban.go         bans; with lua/bans.lua
+//	hold.go        units that are admitted and not charged yet; with lua/holds.lua
+//	script.go      composes the script of a limiter: lua/decide.lua, with the algorithms of its limits
+//	inline.go      reads the Lua files, and puts the functions of a limit in the place of their calls
 //
 // A decision has two steps. First each limit is evaluated, without changing it: does it admit the
 // cost? If all limits admit, each is charged. In memory these steps are [Evaluator].Evaluate and
-// Charge; in Redis they are the parts evaluate and charge of the algorithm's Lua file, which
-// script.go puts into lua/decide.lua. All but plain decisions on keys without holds are a branch of
-// the same script, lua/hold.lua. Memory and Redis give the same [Observation], from which Outcome
-// computes the numbers that users see.
+// Charge. In Redis they are the functions evaluate and charge of the algorithm's Lua file, which
+// lua/decide.lua calls. A call that is no plain decision, or a decision that finds holds or an unusual
+// value, takes the other branch of the same script, whose functions are in lua/holds.lua. Memory and
+// Redis give the same [Observation], from which Outcome computes the numbers that users see.
 //
 // All times are integers in microseconds, and instants count from the Unix epoch.
 //
@@ -28,34 +29,47 @@
 // bucket's burst, and its window the rate's period: the suites rely on that. A fixed window of
 // another kind embeds fixedWindow, as calendar.go does.
 //
-// lua/ramp.lua has parts, each below a line like "--- evaluate". script.go puts their texts into
-// the script, where they find some names and set others. They stand in it for plain decisions, and
-// again for all others:
+// lua/ramp.lua is a Lua program that luacheck accepts alone. It begins with a comment that says what
+// is stored, what the constants and the costs are, and what a, b, c, x and y are, which evaluate
+// returns. Functions that the limit's own functions call follow; they are created once in each run of a
+// script, which takes Redis several hundred instructions each. Then comes one function:
 //
-//	constants  the names of what Constants returns. The second is the length of a window
-//	cost       the names of what Cost appends
-//	keeps      the names of what evaluate finds for charge, beyond those that lua/decide.lua lists; may be missing
-//	functions  for what is rare; they stand once for all limits of a script; may be missing
-//	check      before evaluate: raises an error that the sender is to hear of; may be missing
-//	evaluate   sets what lua/decide.lua says
-//	retry      for bans, where evaluate denies: sets `retry`, the instant from which it would admit
-//	charge     charges what evaluate admitted, as lua/decide.lua says
+//	local function ramp(at)
+//	  local count, period = ARGV[at] + 0, ARGV[at + 1] + 0 -- the constants
+//	  local limit = { window = period } -- after so long without a charge nothing of a hold counts
 //
-// The others are for lua/hold_limit.lua. There evaluate is asked on `ask` units in place of the
-// cost that the call has, and `now` may be the instant at which a hold expired:
+//	  function limit.evaluate(value, now, n) ... end
+//	  ...
+//	  return limit
+//	end
 //
-//	force   after evaluate, before a charge that need not fit: changes what evaluate found to what can be stored
-//	less    before a charge beside `held` units, on which evaluate was asked, too: takes them off what it found. For
-//	        buckets: all others charge `n`
-//	needed  sets `till`, the instant until which what evaluate found is needed, if it is
-//	tail    in the same line: for how much longer a key is needed once the units `held` have been charged
-//	refund  takes back `units` that were charged under `handle` and `expiry`: by a charge, for which it sets `charges`
-//	        and what charge finds; by -- CLEAR, where nothing is left; or by itself
+//	return ramp
 //
-// Buckets have four more: rare, a function that evaluate creates where it needs it; length, the
-// function cost(units); forced, behind charge, by which it keeps another rate; and operation, by
-// which a queue does something else where it holds nothing. Slots have no state but what is held:
-// lua/in_flight.lua has parts look and act in place of those of lua/hold_limit.lua.
+// Where a limit shares functions with another algorithm, it begins with `local limit = fixed_window(at)`
+// instead, as calendar.lua does, and defines those that differ.
+//
+// Its functions, in the order in which a reader needs them:
+//
+//	numbers   makes the constants that are numbers Lua numbers, once for all calls
+//	cost      returns what Cost appended, as two numbers; the second is 0 where there is one
+//	more      adds units to a cost
+//	check     raises an error that the sender is to hear of; may be missing
+//	evaluate  reads and checks the value, and says whether the cost fits
+//	when      returns from when on the limit would admit what it denies
+//	charge    charges a cost beside what evaluate observed. The cost may be negative
+//	bound     returns the cost of units that need not fit, bounded by what can be stored
+//	needed    returns until when the value is needed
+//	tail      returns for how much longer a key is needed once held units have been charged
+//	refund    returns how to take back units that were charged
+//
+// lua/decide.lua says what these are given and return. Buckets have three more: debt, the cost of
+// units; and pace and forced, by which holds keep the rate at which they were reserved. A queue has
+// operation, because it holds nothing. Slots have no state but what is held: lua/in_flight.lua has
+// functions look and act in place of those of lua/holds.lua.
+//
+// A call of these functions is a statement of its own, and the composer puts the function's body in its
+// place: inline.go has the rules, and panics when the program starts if a file breaks them. So a
+// function has one return, which is its last statement, and assigns to none of its parameters.
 //
 // In these files:
 //
@@ -99,7 +113,7 @@
 //   - A charge, a hold and a denial replace a foreign value, and a TTL is set. Reset deletes
 //     it. Peek, and the end or renewal of what is not there, leave it, unless units are held
 //     beside it. A foreign ban is deleted by whoever finds it.
-//   - One exception: a version that is not known, which lua/newer.lua finds, is an error, and stays.
+//   - One exception: a version that is not known, which check_version in lua/holds.lua finds, is an error, and stays.
 //
 // What is in the form of the scripts is believed: a debt of a hundred years, the id of holds, the
 // sum of slots that are taken several at a time. It may deny for as long as it says. With a sum

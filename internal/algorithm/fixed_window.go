@@ -1,15 +1,10 @@
 package algorithm
 
-import _ "embed"
-
-//go:embed lua/fixed_window.lua
-var fixedWindowLua string
-
 // FixedWindow counts the units in windows, which begin with the first admitted request, or at
 // multiples of the period if they are aligned.
 var FixedWindow = &Kind{
 	Name: "fixed_window", Tag: "fixed", Aligns: true, New: newFixedWindow,
-	lua: parseLua(fixedWindowLua),
+	lua: readLua("fixed_window", holdsLua),
 }
 
 // A fixedWindow decides for [FixedWindow].

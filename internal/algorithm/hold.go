@@ -19,7 +19,7 @@ import (
 // Redis each call then has a hold of its own; see lua/in_flight.lua.
 
 // holds are those of one limit of one key. In Redis they are a record beside what the algorithm
-// stores; lua/hold.lua does there what this file does in memory.
+// stores; lua/holds.lua does there what this file does in memory.
 type holds struct {
 	id   int64  // of these holds: after a loss of the state other holds have another
 	list []hold // by expiry; those that were not charged

@@ -1,28 +1,15 @@
 package algorithm
 
 import (
-	_ "embed"
 	"slices"
-	"strings"
 )
-
-//go:embed lua/queue.lua
-var queueLua string
 
 // LeakyBucket is a bucket whose units have places in a queue: an admitted request waits for its
 // own. A place that is given back before it begins is free for the next request.
 var LeakyBucket = &Kind{
 	Name: "leaky_bucket", Tag: "leaky", Bursts: true, Debt: true, Validate: validateBucket, New: newQueue,
 	Delays: true, Unleasable: "its units are places in a queue", DefaultBurst: drainedInOneSecond,
-	lua: queueText(),
-}
-
-// queueText is that of a bucket, but for what places in a queue need.
-func queueText() luaText {
-	q := parseLua(queueLua)
-	own := strings.Replace(q.functions[0], "-- length\n", bucketText.parts["length"], 1) // inside a function: most decisions do not need it
-	q.functions = []string{bucketText.parts["rare"], own}
-	return q.with(bucketText, "length", "force", "needed", "retry") // what is for holds is not: nothing is held
+	lua: readLua("leaky_bucket", holdsLua),
 }
 
 // maxFree is how many free places a queue keeps. Beyond that the latest stay gaps.

@@ -1,9 +1,9 @@
 package algorithm
 
 import (
-	"cmp"
 	_ "embed"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -16,36 +16,17 @@ var (
 	//
 	//go:embed lua/clock.lua
 	Clock string
-	//go:embed lua/shared.lua
-	sharedLua string
 	//go:embed lua/undeclared.lua
 	undeclaredLua string
-	//go:embed lua/decide.lua
-	decideLua string
-	//go:embed lua/newer.lua
-	newerLua string
-	//go:embed lua/record.lua
-	recordLua string
-	//go:embed lua/hold.lua
-	holdLua string
-	//go:embed lua/hold_limit.lua
-	holdLimitLua string
-	//go:embed lua/hold_in_string.lua
-	holdInStringLua string
-	//go:embed lua/hold_in_log.lua
-	holdInLogLua string
 
-	holdLimit, holdInString, holdInLog = parseLua(holdLimitLua), parseLua(holdInStringLua), parseLua(holdInLogLua)
-	newer                              = fill(newerLua, "VERSIONS", versions)
+	preludeLua = readLua("prelude")
+	holdsLua   = readLua("holds")
+	bansLua    = readLua("bans", holdsLua)
 )
 
 // MaxLimits bounds the limits of a limiter, and the limits and bans that several decide by
 // together: a Lua function has 200 variables, and queues take the most.
 const MaxLimits = 12
-
-// mostHanded bounds the limits whose values are handed on to what is no plain decision: more are
-// read again, to spare variables.
-const mostHanded = 8
 
 // A Member is one of the limits of a limiter.
 type Member struct {
@@ -89,309 +70,202 @@ type Group struct {
 
 // Script returns the script of limits.
 func Script(limits []Member, f Form) string {
-	c := &composer{Form: f, limits: len(limits), several: len(limits) > 1, each: replyLen}
+	c := &composer{form: f, limits: limits, groups: f.Groups}
+	if c.groups == nil {
+		c.groups = []Group{{len(limits), f.Bans}}
+	}
+	constants, costs, slots, bans, wide := 0, 0, false, 0, false
 	for _, m := range limits {
-		c.constants += len(m.Constants())
-		c.costs += len(m.lua.cost)
-		c.slots, c.charges = c.slots || m.Slots, c.charges || !m.Slots
-		if m.Delays && c.several {
-			c.each = otherReplyLen
+		constants, slots, wide = constants+len(m.Constants()), slots || m.Slots, wide || m.Delays && len(limits) > 1
+		if !m.Slots {
+			costs += len(m.Cost(nil, 0))
 		}
 	}
-	behind := 0 // constants, of each call
+	for _, g := range c.groups {
+		if g.Bans != nil {
+			bans++
+		}
+	}
+	c.each, c.behind = replyLen, bans
+	if wide {
+		c.each = otherReplyLen
+	}
+	zeros, first := c.each*len(limits), 1+constants
+	if !wide { // else what fails replies fewer
+		zeros += banReplyLen * bans
+	}
 	if f.Own {
-		behind = c.constants
+		c.behind, first = bans+constants, 1
 	}
-	ban := f.banTexts(len(limits), behind)
-	for i, m := range limits {
-		c.add(m, i, ban.denied[i])
+	plain, other := 1+costs+c.behind, otherWidth+otherWidthEach*len(limits)+c.behind
+	numbers := map[string]int{
+		"limits": len(limits), "size": len(limits) + bans, "plain": plain, "other": other, "renewal": other + len(limits), "costs": costs,
+		"costs_end": plain - 2, "first_call": first,
 	}
-
-	size, plain := len(limits)+ban.count, 1+c.costs+ban.count+behind
-	other := otherWidth + otherWidthEach*len(limits) + ban.count + behind
-	zeros := c.each * len(limits)
-	if c.each == replyLen { // else what fails replies fewer
-		zeros += banReplyLen * ban.count
+	c.fields = map[string]string{
+		"own": strconv.FormatBool(f.Own), "slots": strconv.FormatBool(slots), "wide": strconv.FormatBool(wide),
+		"zeros": strings.Repeat("0, ", zeros) + strings.Repeat("nil, ", 3*len(limits)), "versions": "'" + versions + "'",
 	}
-	isPlain, made := "op == '1' or op == '0'", c.made.String()
-	if c.slots {
-		isPlain = "false"
+	for name, n := range numbers {
+		c.fields[name] = strconv.Itoa(n)
 	}
-	if c.charges {
-		c.holds.WriteString("local parse, unfold, fold, speed, fastest\n")
-		made = recordLua + made
-	}
-	return c.begin(plain) + fill(decideLua,
-		"-- ZEROS", strings.Repeat("0, ", zeros)+strings.Repeat("nil, ", 3*len(limits)), "-- LIMITS", strconv.Itoa(len(limits)),
-		"-- SIZE", strconv.Itoa(size), "-- PLAIN", isPlain, "-- WIDTHS", fmt.Sprintf("%d or op == '6' and %d or %d", plain, other+len(limits), other),
-		"-- FUNCTIONS\n", sharedLua+c.functions.String(), "-- HOLDS\n", c.holds.String(), "-- VALUES\n", c.values.String(), "-- LOOK\n", ban.look,
-		"-- EVALUATE\n", c.evaluate.String(), "-- CHARGE\n", c.charge.String(), "-- DENY\n", c.deny.String(),
-		"-- OTHER\n", ban.again+fill(holdLua, "-- FUNCTIONS\n", made, "-- BLOCK\n", ban.block,
-			"-- LOOK\n", c.look.String(), "-- ACT\n", c.act.String(), "-- BLOCKED\n", ban.blocked),
-		"-- BAN\n", ban.begin, "-- REPLY\n", ban.reply)
+	return c.compose(constants)
 }
 
-// A composer puts the texts of the limits of a script together.
+// A composer puts a script together.
 type composer struct {
-	Form
-
-	limits           int
-	several          bool // limits: what each finds for its charge has names of its own
-	slots, charges   bool // one has slots, so that no call is plain; one has none
-	each             int  // integers of the reply to a plain decision, for each limit
-	constants, costs int  // how many there are
-
-	numbers []int // which constants of the limits so far are numbers
-	given   int   // how many these are
-	paid    int   // how many costs they have
-
-	functions, holds, values, evaluate, charge, deny strings.Builder // see lua/decide.lua
-	made, look, act                                  strings.Builder // see lua/hold.lua
+	form   Form
+	limits []Member
+	groups []Group
+	each   int               // integers of the reply to a plain decision, for each limit
+	behind int               // arguments behind each call
+	fields map[string]string // of `script`
 }
 
-// begin returns what stands before decide.lua. Arguments that are for many calls become numbers
-// there.
-func (c *composer) begin(plain int) string {
+// A part of lua/decide.lua stands once in a script, or once for each limit or limiter with bans.
+type part struct{ each, text string }
+
+// driver are the parts of lua/decide.lua, of a script with one limit and of one with several.
+var driver = [2][]part{parts(" -- SEVERAL\n"), parts("")}
+
+// parts returns the parts of lua/decide.lua without the lines that end with a mark.
+func parts(mark string) (all []part) {
 	var text strings.Builder
-	text.WriteString(Clock + "\n")
-	if c.Undeclared {
-		text.WriteString(undeclaredLua + "\n")
+	each := ""
+	for line := range strings.Lines(readText("decide")) {
+		next, isEach := strings.CutPrefix(strings.TrimSpace(line), "-- EACH ")
+		switch {
+		case isEach || strings.TrimSpace(line) == "-- END":
+			all = append(all, part{each, text.String()})
+			text.Reset()
+			each = next
+			if !isEach {
+				each = ""
+			}
+		case mark == "" || !strings.HasSuffix(line, mark):
+			text.WriteString(strings.Replace(line, " -- SEVERAL\n", "\n", 1))
+		}
 	}
-	if c.Own {
-		return text.String() + "local first = 1\n"
-	}
-	for _, i := range c.numbers {
-		_, _ = fmt.Fprintf(&text, "ARGV[%d] = ARGV[%[1]d] + 0\n", i)
-	}
-	_, _ = fmt.Fprintf(&text, "local first, last = %d, #ARGV - %d\nif #KEYS > 1 then\n", c.constants+1, plain-1)
-	for i := range c.costs {
-		_, _ = fmt.Fprintf(&text, "ARGV[last + %d] = ARGV[last + %[1]d] + 0\n", i+1)
-	}
-	return text.String() + "end\n"
+	return append(all, part{"", text.String()})
 }
 
-// add adds m, the limit at index i. denied is for where it denies: slots never do by what is
-// charged.
-func (c *composer) add(m Member, i int, denied string) {
-	for _, text := range m.lua.functions {
-		if !strings.Contains(c.functions.String(), text) {
-			c.functions.WriteString(text)
-		}
-	}
-	given, each := c.define(m, i)
-	switch {
-	case c.several: // each has names of its own
-		given += each
-		if c.limits <= mostHanded {
-			fmt.Fprintf(&c.values, "local value%d\n", i+1)
-		}
-	case c.Own:
-		c.values.WriteString("local value\n" + given + each)
-		given = ""
-	default:
-		c.holds.WriteString(given)
-		c.values.WriteString("local value\n" + each)
-		given = ""
-	}
-	if m.Slots {
-		denied = ""
-	}
-	if !c.slots {
-		c.addPlain(m, i, given, denied)
-	}
-	c.addOther(m, i, given, denied)
+// A text is that of a limit or of a ban of a script: where its numbers and values are put in.
+type text struct {
+	*luaFile
+
+	table     string            // limit or ban
+	suffixes  map[string]string // what the names end with that end with _i and _b
+	fields    map[string]string
+	constants string
 }
 
-// define returns the definition of the names by which the texts of m find its constants, and of
-// those of its key and costs. Where the call is not plain the costs are false.
-func (c *composer) define(m Member, i int) (given, each string) {
-	constants := make([]string, 0, 5)
-	values := append(make([]string, 0, 1+len(m.lua.cost)), fmt.Sprintf("KEYS[base + %d]", i+1))
-	for _, constant := range m.Constants() {
-		c.given++
-		value := fmt.Sprintf("ARGV[%d]", c.given)
-		if c.Own {
-			value = fmt.Sprintf("ARGV[at + width - %d]", c.constants-c.given+1)
-		}
-		if _, number := constant.(int64); number {
-			c.numbers = append(c.numbers, c.given)
-			if c.Own {
-				value += " + 0"
+func (t text) of(part string) string {
+	part = mapNames(strings.ReplaceAll(part, "-- LIMIT\n", t.constants), func(name, field string) string {
+		if i := len(name) - 2; i > 0 {
+			if suffix, ok := t.suffixes[name[i:]]; ok {
+				name = name[:i] + suffix
 			}
 		}
-		constants = append(constants, value)
-	}
-	for range m.lua.cost {
-		c.paid++
-		values = append(values, fmt.Sprintf("plain and ARGV[at + %d] + 0", c.paid))
-	}
-	local := func(names, values []string) string {
-		return "local " + strings.Join(names, ", ") + " = " + strings.Join(values, ", ") + "\n"
-	}
-	return local(m.lua.constants, constants), local(append([]string{"key"}, m.lua.cost...), values)
+		return dotted(name, field)
+	})
+	return setFields(t.inline(part), t.table, t.fields)
 }
 
-// addPlain adds what a plain decision does with m.
-func (c *composer) addPlain(m Member, i int, given, denied string) {
-	number, foreign, names := strconv.Itoa(i+1), "foreign", slices.Concat(found, m.lua.keeps)
-	list, own := strings.Join(names, ", "), strings.Join(names, number+", ")+number
-	look := given + "local admits, largest, " + list + "\n"
-	if c.several {
-		foreign += number
-		look = "local " + own + "\nif not other then\nlocal value\n" + look
-	}
-	if denied != "" {
-		denied = "\n" + fill(denied, "-- RETRY\n", m.lua.parts["retry"])
-	}
-	evaluate := m.lua.parts["check"] + m.lua.parts["evaluate"] + "if not admits then all = false " + denied + "end\n" +
-		"if foreign then\nif string.find(foreign, '|', 1, true) then\nother = true\nelse\n" + newer + "end\nend\n"
-	r, admits, denies := i*c.each, 1, 0
-	if c.each == otherReplyLen {
-		admits, denies = otherReply+1, otherReply
-		evaluate += fmt.Sprintf("reply[r + %d], reply[r + %d], reply[r + %d] = largest or 0, 0, 0\n", r+6, r+7, r+8)
-	}
-	evaluate += fmt.Sprintf("reply[r + %d], reply[r + %d], reply[r + %d] = admits and %d or %d, t, a\n", r+1, r+2, r+3, admits, denies) +
-		fmt.Sprintf("reply[r + %d], reply[r + %d] = b, c\n", r+4, r+5)
-	if m.Delays && !c.several {
-		evaluate += fmt.Sprintf("if free then reply[r + 1], reply[r + 6], reply[r + 7], reply[r + 8] = reply[r + 1] + %d, largest, 0, 0 end\n", otherReply)
-	}
-	if !m.storesLog { // most values are short, and of these no record is looked for
-		evaluate = "value = redis.pcall('GET', key)\nif value and value.err then value = mistyped(value.err) end\n" +
-			"if value and #value > 40 and string.find(value, '|', 1, true) then\nother = true\nelse\n" + evaluate + "end\n"
-	}
-	charge := fmt.Sprintf("acting = %d\nlocal text, lasts\n", i+1)
-	if c.several {
-		if c.limits <= mostHanded {
-			evaluate += fmt.Sprintf("value%d = value\n", i+1)
+// compose returns the script. Where it has one limit, names have no number, and the constants are
+// given names once: before the calls, or in each if they have constants of their own.
+func (c *composer) compose(constants int) string {
+	var limits, bans []text
+	shared, holds, once, first, costs := preludeLua.shared, "", "", 1, 1
+	group, left := 0, c.groups[0].Limits
+	for i, m := range c.limits {
+		for ; left == 0; left = c.groups[group].Limits {
+			group++
 		}
-		evaluate += own + " = " + list + "\nend\n"
-		charge += given + "local largest, " + list + " = nil, " + own + "\n"
-	}
-	charge += m.lua.parts["charge"]
-	if !m.storesLog {
-		charge += "err = redis.pcall('SET', key, text, 'PX', string.format(whole, lasts / 1000 + grace + 1)).err\n"
-	}
-	switch {
-	case m.Delays && c.several:
-		charge += fmt.Sprintf("reply[r + %d], reply[r + %d] = largest or 0, epoch\n", r+6, r+7)
-	case m.Delays:
-		charge += fmt.Sprintf("if reply[r + 1] < %d then reply[r + 5] = epoch else reply[r + 6], reply[r + 7] = largest or 0, epoch end\n", otherReply)
-	}
-	if c.several {
-		charge = "if not err then\n" + charge + "end\n"
-	}
-	c.evaluate.WriteString(look + evaluate)
-	c.charge.WriteString(charge)
-	fmt.Fprintf(&c.deny, "if %s then redis.pcall('SET', KEYS[base + %d], '', 'PX', 1000) end -- it may have no TTL\n", foreign, i+1)
-}
-
-// addOther adds what the other branch does with m.
-func (c *composer) addOther(m Member, i int, given, denied string) {
-	at := otherWidth + otherWidthEach*i
-	asks := fmt.Sprintf("handle, expiry = ARGV[at + %d] + 0, ARGV[at + %d] + 0\n", at, at+1)
-	names := slices.Concat([]string{"key"}, m.lua.constants, m.lua.cost, []string{"handle", "expiry", "duration", "units"})
-	if c.slots {
-		asks = "local " + asks
-	} else {
-		asks = "local handle, expiry, units = 0, 0, plain and " + strings.Join(m.lua.cost, " + ") + " or units\n" +
-			"if not plain then\n" + asks + "end\n"
-	}
-	asks += fmt.Sprintf("local duration = op == '6' and ARGV[at + %d] + 0 or handle\n", otherWidth+otherWidthEach*c.limits+i)
-	if m.Debt {
-		length := m.lua.parts["length"]
-		if c.Own {
-			asks += length
-		} else {
-			if c.made.Len() == 0 {
-				c.holds.WriteString("local costs\n") // one variable, for queues have no others left
-				c.made.WriteString("costs = {}\n")
+		left--
+		at, suffix, file := strconv.Itoa(first), "", m.lua
+		if c.form.Own {
+			at = fmt.Sprintf("at + width - %d", constants-first+1)
+		}
+		if len(c.limits) > 1 {
+			suffix = "_" + strconv.Itoa(i+1)
+		}
+		if len(c.groups[group].Bans) > 0 && !m.Slots { // slots never deny by what is charged
+			file = &luaFile{bases: []*luaFile{m.lua, bansLua}}
+		}
+		t := text{file, "limit", map[string]string{"_i": suffix, "_b": "_" + strconv.Itoa(c.bansBefore(group)+1)}, map[string]string{
+			"stores_log": "false", "drains": "false", "delays": "false", "first": at,
+		}, setFields(m.lua.constants, "at", nil)}
+		for name, n := range map[string]int{
+			"number": i + 1, "position": costs, "reply": i * c.each, "wide_reply": i * otherReplyLen, "handle": otherWidth + otherWidthEach*i,
+			"duration": otherWidth + otherWidthEach*len(c.limits) + i,
+		} {
+			t.fields[name] = strconv.Itoa(n)
+		}
+		maps.Copy(t.fields, m.lua.fields)
+		t.constants = mapNames(m.lua.constants, func(name, field string) string {
+			if name == "at" {
+				return at
 			}
-			c.made.WriteString("do\n" + given + length + fmt.Sprintf("costs[%d] = cost\nend\n", i+1))
-			asks += fmt.Sprintf("local cost = costs[%d]\n", i+1)
+			return dotted(name, field)
+		})
+		if len(c.limits) == 1 {
+			once, t.constants = t.constants, ""
 		}
-		names = append(names, "cost")
-	}
-	asks += m.lua.parts["operation"]
-
-	look, act, keeps := fill(m.lua.parts["look"], "-- NEWER\n", newer), m.lua.parts["act"], m.lua.keeps
-	if !m.Slots {
-		look, act, keeps = m.chargedTexts()
-	}
-	if denied != "" { // it is asked again, without what is held
-		_, evaluate, _ := m.asked()
-		cost := "local n = plain and own or units\n"
-		asks += "local own, part = " + strings.Join(m.lua.cost, ", ") + "\n"
-		if m.Debt {
-			cost = "local dw, df = own, part\nif not plain then dw, df = cost(units) end\n"
+		limits = append(limits, t)
+		for _, l := range append(slices.Clone(m.lua.bases), m.lua) {
+			if l != holdsLua && !strings.Contains(shared, l.shared) {
+				shared += l.shared
+			}
 		}
-		denied = "\n" + cost + evaluate + "if not admits then\n" + fill(denied, "-- RETRY\n", m.lua.parts["retry"]) + "end\n"
-	}
-	held := "held"
-	if m.Delays {
-		held = "largest or held"
-		act += "if charges and op == '1' then reply[r + 6], reply[r + 7] = largest or reply[r + 6], epoch end\n"
-	}
-	look = asks + look + fmt.Sprintf("if decides then\nlocal done = %d\nif not admits then done, all = %d, false %send\n",
-		otherReply+1, otherReply, denied) +
-		"reply[r + 1], reply[r + 2], reply[r + 3], reply[r + 4] = done, t, a, b\nreply[r + 5], reply[r + 6] = c, " + held + "\nelse\n" +
-		fmt.Sprintf("reply[r + 1], reply[r + 2], reply[r + 3], reply[r + 4] = %d, 0, 0, 0\n", otherReply+1) +
-		"reply[r + 5], reply[r + 6] = 0, 0\nend\nreply[r + 7], reply[r + 8] = 0, 0\n"
-	act = fmt.Sprintf("acting = %d\n", i+1) + act
-	if c.several {
-		names = append(names, keeps...)
-		block := given + fmt.Sprintf("local r, value = r + %d, nil\n", otherReplyLen*i)
-		if c.limits <= mostHanded {
-			block += fmt.Sprintf("value = value%d\n", i+1)
+		if !m.Slots {
+			holds = holdsLua.shared
 		}
-		look = fmt.Sprintf("local kept%d\ndo\n%s%skept%[1]d = { %[4]s }\nend\n", i+1, block, look, strings.Join(names, ", "))
-		act = fmt.Sprintf("if not err then\nlocal r = r + %d\nlocal %s = unpack(kept%d, 1, %d)\n%s%send\n",
-			otherReplyLen*i, strings.Join(names, ", "), i+1, len(names), m.lua.parts["operation"], act)
+		first, costs = first+len(m.Constants()), costs+len(m.Cost(nil, 0))
 	}
-	c.look.WriteString(look)
-	c.act.WriteString(act)
+	for _, g := range c.groups {
+		if g.Bans != nil {
+			number := len(bans) + 1
+			bans = append(bans, text{bansLua, "ban", map[string]string{"_b": "_" + strconv.Itoa(number)}, map[string]string{
+				"levels":  "{ " + strings.Trim(strings.ReplaceAll(fmt.Sprint([]int64(g.Bans)), " ", ", "), "[]") + " }",
+				"longest": strconv.FormatInt(MaxBan, 10), "key": strconv.Itoa(len(c.limits) + number), "flag": strconv.Itoa(c.behind - number + 1),
+			}, ""})
+		}
+	}
+	var b strings.Builder
+	for _, p := range driver[min(1, len(c.limits)-1)] {
+		switch p.each {
+		case "LIMIT":
+			for _, t := range limits {
+				b.WriteString(t.of(p.text))
+			}
+		case "BAN":
+			for _, t := range bans {
+				b.WriteString(t.of(p.text))
+			}
+		default:
+			b.WriteString(setFields(p.text, "script", c.fields))
+		}
+	}
+	before, inCall := once, ""
+	if c.form.Own {
+		before, inCall = "", once
+	}
+	script := strings.NewReplacer("  -- PRELUDE\n", shared, "        -- HOLDS\n", holds, "  -- LIMIT ONCE\n", before, "    -- LIMIT OF CALL\n", inCall).Replace(b.String())
+	if c.form.Undeclared {
+		script = undeclaredLua + "\n" + script
+	}
+	return Clock + "\n" + setFields(script, "script", c.fields)
 }
 
-// chargedTexts returns the texts of addOther for a limit whose units are charged, and the names of
-// what the first finds for the second.
-func (m Member) chargedTexts() (look, act string, keeps []string) {
-	l, storage, charge := m.lua, holdInString, "local text, lasts\n"
-	if m.storesLog {
-		storage, charge = holdInLog, ""
+// bansBefore returns how many limiters before a group have bans.
+func (c *composer) bansBefore(group int) (n int) {
+	for _, g := range c.groups[:group] {
+		if g.Bans != nil {
+			n++
+		}
 	}
-	cost, evaluate, finds := m.asked()
-	keeps = slices.Concat(holdLimit.keeps, storage.keeps, finds)
-	parts := []string{
-		"-- LOADED\n", storage.parts["loaded"], "-- LOAD\n", storage.parts["load"],
-		"WINDOW", l.constants[1],
-		"-- EVALUATE\n", cost + evaluate,
-		"-- CHARGE\n", charge + l.parts["charge"] + l.parts["forced"] + storage.parts["charged"],
-		"-- FORCE\n", l.parts["force"], "-- LESS\n", l.parts["less"], "-- REFUND\n", l.parts["refund"], "-- NEEDED\n", l.parts["needed"],
-		"-- REPLACE\n", storage.parts["replace"], "-- CLOSE\n", holdLimit.parts["close"],
-		"-- CLEAR\n", storage.parts["clear"], "-- WRITE\n", storage.parts["write"], "TAIL", l.parts["tail"],
-		"PACE", cmp.Or(l.parts["pace"], "''"),
-	}
-	look, act = l.parts["check"]+holdLimit.parts["look"], holdLimit.parts["act"]
-	for range 2 { // a part may contain others
-		look, act = fill(look, parts...), fill(act, parts...)
-	}
-	return look, act, keeps
+	return n
 }
-
-// asked returns the texts that evaluate m for so many units as `ask` says, and beside them for the
-// cost of a plain decision, and the names of what the second finds.
-func (m Member) asked() (cost, evaluate string, finds []string) {
-	cost = "local n = plain and n + ask or ask\n"
-	if m.Debt {
-		//nolint:dupword // Lua has many ends
-		cost = "local w, f = cost(ask)\nif plain then\nw, f = w + dw, f + df\nif f >= q then w, f = w + 1, f - q end\nend\nlocal dw, df = w, f\n"
-	}
-	finds = slices.Concat([]string{"admits", "largest"}, found, m.lua.keeps)
-	return cost, "local " + strings.Join(finds, ", ") + "\n" + m.lua.parts["evaluate"] +
-		"if foreign and op ~= '5' then\n" + newer + "end\n", finds
-}
-
-// fill returns text with each placeholder replaced by what follows it.
-func fill(text string, parts ...string) string { return strings.NewReplacer(parts...).Replace(text) }
 
 // otherWidth is how many arguments a call takes that is no plain decision, and otherWidthEach how
 // many more for each limit. A renewal has one more for each, behind these.
@@ -399,48 +273,3 @@ const (
 	otherWidth     = 3
 	otherWidthEach = 2
 )
-
-// found is what the evaluate of every algorithm finds for its charge.
-var found = []string{"t", "a", "b", "c", "u", "v", "foreign"}
-
-// A luaText is the file of an algorithm, by its parts: each begins with a line like "--- evaluate".
-type luaText struct {
-	constants, cost []string // their names, in order
-	keeps           []string // what else evaluate finds for charge
-	functions       []string
-	parts           map[string]string
-}
-
-// parseLua returns the parts of a file. What is rare stands where the text needs it: creating a
-// function takes its time.
-func parseLua(text string) luaText {
-	l := luaText{parts: make(map[string]string)}
-	for _, part := range strings.Split(text, "\n--- ")[1:] {
-		head, body, _ := strings.Cut(part+"\n", "\n")
-		name, list, _ := strings.Cut(head, " ")
-		switch name {
-		case "constants":
-			l.constants = strings.Split(list, ", ")
-		case "cost":
-			l.cost = strings.Split(list, ", ")
-		case "keeps":
-			l.keeps = strings.Split(list, ", ")
-		case "functions":
-			l.functions = []string{body}
-		case "tail", "pace":
-			l.parts[name] = list
-		default:
-			l.parts[name] = body
-		}
-	}
-	l.parts["evaluate"] = strings.Replace(l.parts["evaluate"], "-- RARE\n", l.parts["rare"], 1)
-	return l
-}
-
-// with returns l with parts of another file.
-func (l luaText) with(other luaText, names ...string) luaText {
-	for _, name := range names {
-		l.parts[name] = other.parts[name]
-	}
-	return l
-}

@@ -1,18 +1,14 @@
 package algorithm
 
 import (
-	_ "embed"
 	"math/bits"
 )
-
-//go:embed lua/sliding_window_counter.lua
-var slidingWindowCounterLua string
 
 // SlidingWindowCounter counts the units in the current aligned window and in the one before. The
 // latter are weighted by the part of that window which lies within the last period.
 var SlidingWindowCounter = &Kind{
 	Name: "sliding_window_counter", Tag: "counter", New: newCounter,
-	lua: parseLua(slidingWindowCounterLua),
+	lua: readLua("sliding_window_counter", holdsLua),
 }
 
 // A counter decides for [SlidingWindowCounter].

@@ -1,19 +1,15 @@
 package algorithm
 
 import (
-	_ "embed"
 	"fmt"
 	"math/bits"
 	"slices"
 )
 
-//go:embed lua/sliding_window_log.lua
-var slidingWindowLogLua string
-
 // SlidingWindowLog remembers when each charge was made, and of how many units.
 var SlidingWindowLog = &Kind{
 	Name: "sliding_window_log", Tag: "log", Validate: validateLog, New: newLog,
-	lua: parseLua(slidingWindowLogLua), storesLog: true,
+	lua:  readLua("sliding_window_log", holdsLua),
 	work: workOfLog,
 }
 

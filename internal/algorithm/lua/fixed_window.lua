@@ -1,43 +1,73 @@
--- fixed_window.
--- Value: a string, 'F1 used opened': the units used in a window, and when it was charged first, in
+-- fixed_window counts the units in windows.
+--
+-- Stored: a string, 'F1 used opened': the units used in a window, and when it was charged first, in
 -- microseconds. The window begins then, or if it is aligned at the last multiple of the period. After
 -- a reset the same window has another `opened`.
--- Constants: limit, period, and a form: 'first' for a window that begins with its first request,
--- 'aligned' for an aligned one. Cost: the units.
--- Observes: used, opened, and how long after that the window ends. For charge u is the digits of
--- `opened`, if it is stored.
---- constants limit, period, form
---- cost n
---- evaluate
-t, a, b = now, 0, now
-if value then
-  a, u = string.match(#value <= longest and value or '', '^F1 (%d+) ([1-9]%d*)$')
-  a, b = tonumber(a), tonumber(u or 0)
-  if a and a <= 2 ^ 30 and b <= latest then
-    local begins = form == 'aligned' and b - b % period or b
-    if begins > now then t = begins end -- the clock has stepped back
-    if t >= begins + period then a, b, u = 0, t, nil end
-  else
-    a, b, u, foreign = 0, now, nil, value
+-- Constants: the limit, the period, and a form: 'first' for a window that begins with its first
+-- request, 'aligned' for an aligned one. Cost: the units.
+-- Observed: used (a), opened (b), and how long after that the window ends (c). Beside them the digits
+-- of `opened` (x), if it is stored.
+
+-- fixed_window returns a limit whose constants begin at ARGV[at].
+local function fixed_window(at)
+  local count, period, form = ARGV[at] + 0, ARGV[at + 1] + 0, ARGV[at + 2]
+  local limit = { window = period }
+
+  function limit.numbers(position)
+    ARGV[position], ARGV[position + 1] = ARGV[position] + 0, ARGV[position + 1] + 0
   end
-end
-c = form == 'aligned' and period - b % period or period
-admits = a + n <= limit
---- retry
-retry = b + c
---- charge
-text = string.format('F1 %d %s', a + n, u or string.format(whole, b)) -- the digits as they were read
-lasts = b + c - now
---- force
-n = math.min(n, 2 ^ 30 - a) -- more than any limit
---- needed
-if a > 0 then till = b + c end
---- tail period
---- refund
--- It subtracts the units from the window that was opened at `handle`, if that is the current one.
-if b == handle then
-  n, charges = -units, a > units
-  if not charges then
--- CLEAR
+
+  function limit.cost(position)
+    return ARGV[position] + 0, 0
   end
+
+  function limit.more(n, _, units)
+    return n + units, 0
+  end
+
+  function limit.evaluate(value, now, n, _)
+    local instant, used, opened, digits, wrong = now, 0, now, nil, nil
+    if value then
+      used, digits = string.match(#value <= longest and value or '', '^F1 (%d+) ([1-9]%d*)$')
+      used, opened = tonumber(used), tonumber(digits or 0)
+      if used and used <= 2 ^ 30 and opened <= latest then
+        local begins = form == 'aligned' and opened - opened % period or opened
+        if begins > now then instant = begins end -- the clock has stepped back
+        if instant >= begins + period then used, opened, digits = 0, instant, nil end
+      else
+        used, opened, digits, wrong = 0, now, nil, value
+      end
+    end
+    local length = form == 'aligned' and period - opened % period or period
+    return used + n <= count, instant, used, opened, length, wrong, digits
+  end
+
+  function limit.when(_, _, _, _, b, c)
+    return b + c
+  end
+
+  function limit.charge(now, n, _, _, a, b, c, x)
+    return string.format('F1 %d %s', a + n, x or string.format(whole, b)), b + c - now -- the digits as they were read
+  end
+
+  function limit.bound(units, a)
+    return math.min(units, 2 ^ 30 - a), 0 -- more than any limit
+  end
+
+  function limit.needed(_, a, b, c)
+    return a > 0 and b + c or nil
+  end
+
+  function limit.tail()
+    return period
+  end
+
+  -- It subtracts the units from the window that was opened at `handle`, if that is the current one.
+  function limit.refund(units, handle, _, _, a, b)
+    return b == handle and a > units, b == handle and a <= units, -units, 0
+  end
+
+  return limit
 end
+
+return fixed_window

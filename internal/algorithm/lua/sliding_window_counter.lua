@@ -1,62 +1,94 @@
--- sliding_window_counter.
--- Value: a string, 'C1 opened current before': the units used in the aligned window that was charged
+-- sliding_window_counter weighs the units of the window before by the part of it that lies within
+-- the last period.
+--
+-- Stored: a string, 'C1 opened current before': the units used in the aligned window that was charged
 -- first at `opened`, in microseconds, and in the one before it.
--- Constants: limit, period. Cost: the units.
--- Observes: current, before, opened, of the window in which t is. For charge u is the digits of
--- `opened`, if it is stored, and v the start of the window.
---- constants limit, period
---- cost n
---- evaluate
-t = now
-if value then
-  u, a, b = string.match(#value <= longest and value or '', '^C1 ([1-9]%d*) (%d+) (%d+)$')
-  c, a, b = tonumber(u or ''), tonumber(a), tonumber(b)
-  if not (c and c <= latest and a <= 2 ^ 30 and b <= 2 ^ 30) then
-    u, foreign = nil, value
-  elseif c > now then
-    t = math.max(now, c - c % period) -- the clock has stepped back
+-- Constants: the limit, the period. Cost: the units.
+-- Observed: current (a), before (b) and opened (c), of the window in which the decision is. Beside
+-- them the digits of `opened` (x), if it is stored, and the start of the window (y).
+
+-- sliding_window_counter returns a limit whose constants begin at ARGV[at].
+local function sliding_window_counter(at)
+  local count, period = ARGV[at] + 0, ARGV[at + 1] + 0
+  local limit = { window = period }
+
+  function limit.numbers(position)
+    ARGV[position], ARGV[position + 1] = ARGV[position] + 0, ARGV[position + 1] + 0
   end
-end
-v = t - t % period
-if not u or c < v - period then
-  a, b, c, u = 0, 0, t, nil
-elseif c < v then
-  b = a -- not in one assignment: gopher-lua
-  a, c, u = 0, t, nil
-end
-local free = limit - a - n
-admits = free >= b
-if not admits and free >= 0 then -- b * left <= free * period? The products may be beyond 2^53: each is compared in two parts
-  local left = period - t + v
-  local low, rest = b * (left % 2 ^ 23), free * (period % 2 ^ 23)
-  local weight = b * math.floor(left / 2 ^ 23) + math.floor(low / 2 ^ 23)
-  local room = free * math.floor(period / 2 ^ 23) + math.floor(rest / 2 ^ 23)
-  admits = weight < room or (weight == room and low % 2 ^ 23 <= rest % 2 ^ 23)
-end
---- retry
-local weighs, room = b, limit - a - n
-retry = v + period
-if room < 0 then weighs, room, retry = a, limit - n, retry + period end
--- When `weighs` units weigh no more than `room`. The product of that and the period may be beyond
--- 2^53.
-local high = room * math.floor(period / 2 ^ 22)
-local low = high % weighs * 2 ^ 22 + room * (period % 2 ^ 22)
-retry = retry - math.floor(high / weighs) * 2 ^ 22 - math.floor(low / weighs)
---- charge
-text = string.format('C1 %s %d %d', u or string.format(whole, c), a + n, b) -- the digits as they were read
-lasts = v + period * (a + n > 0 and 2 or 1) - now
---- force
-n = math.min(n, 2 ^ 30 - a) -- more than any limit
---- needed
-if a + b > 0 then till = v + period * (a > 0 and 2 or 1) end
---- tail 2 * period
---- refund
--- It subtracts the units from the window that was opened at `handle`, while it is the current one:
--- of the one before it is not known whether it is the same, after a reset.
-if u and c == handle and a > 0 then
-  n = -math.min(units, a)
-  charges = a + n + b > 0
-  if not charges then
--- CLEAR
+
+  function limit.cost(position)
+    return ARGV[position] + 0, 0
   end
+
+  function limit.more(n, _, units)
+    return n + units, 0
+  end
+
+  function limit.evaluate(value, now, n, _)
+    local instant, current, previous, opened, digits, wrong = now, nil, nil, nil, nil, nil
+    if value then
+      digits, current, previous = string.match(#value <= longest and value or '', '^C1 ([1-9]%d*) (%d+) (%d+)$')
+      opened, current, previous = tonumber(digits or ''), tonumber(current), tonumber(previous)
+      if not (opened and opened <= latest and current <= 2 ^ 30 and previous <= 2 ^ 30) then
+        digits, wrong = nil, value
+      elseif opened > now then
+        instant = math.max(now, opened - opened % period) -- the clock has stepped back
+      end
+    end
+    local start = instant - instant % period
+    if not digits or opened < start - period then
+      current, previous, opened, digits = 0, 0, instant, nil
+    elseif opened < start then
+      previous = current -- not in one assignment: gopher-lua
+      current, opened, digits = 0, instant, nil
+    end
+    local free = count - current - n
+    local fits = free >= previous
+    if not fits and free >= 0 then -- previous * left <= free * period? The products may be beyond 2^53: each is compared in two parts
+      local left = period - instant + start
+      local low, rest = previous * (left % 2 ^ 23), free * (period % 2 ^ 23)
+      local weight = previous * math.floor(left / 2 ^ 23) + math.floor(low / 2 ^ 23)
+      local room = free * math.floor(period / 2 ^ 23) + math.floor(rest / 2 ^ 23)
+      fits = weight < room or (weight == room and low % 2 ^ 23 <= rest % 2 ^ 23)
+    end
+    return fits, instant, current, previous, opened, wrong, digits, start
+  end
+
+  function limit.when(_, n, _, a, b, _, y)
+    local weighs, room, ends = b, count - a - n, y + period
+    if room < 0 then weighs, room, ends = a, count - n, ends + period end
+    -- When `weighs` units weigh no more than `room`. The product of that and the period may be beyond
+    -- 2^53.
+    local high = room * math.floor(period / 2 ^ 22)
+    local low = high % weighs * 2 ^ 22 + room * (period % 2 ^ 22)
+    return ends - math.floor(high / weighs) * 2 ^ 22 - math.floor(low / weighs)
+  end
+
+  function limit.charge(now, n, _, _, a, b, c, x, y)
+    local stored = string.format('C1 %s %d %d', x or string.format(whole, c), a + n, b) -- the digits as they were read
+    return stored, y + period * (a + n > 0 and 2 or 1) - now
+  end
+
+  function limit.bound(units, a)
+    return math.min(units, 2 ^ 30 - a), 0 -- more than any limit
+  end
+
+  function limit.needed(_, a, b, _, y)
+    return a + b > 0 and y + period * (a > 0 and 2 or 1) or nil
+  end
+
+  function limit.tail()
+    return 2 * period
+  end
+
+  -- It subtracts the units from the window that was opened at `handle`, while it is the current one:
+  -- of the one before it is not known whether it is the same, after a reset.
+  function limit.refund(units, handle, _, _, a, b, c, x, y)
+    local stored, taken = x and c == handle and a > 0, math.min(units, a)
+    return stored and a + b > taken, stored and a + b == taken, -taken, 0, y
+  end
+
+  return limit
 end
+
+return sliding_window_counter

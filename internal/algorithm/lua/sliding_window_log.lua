@@ -1,5 +1,6 @@
--- sliding_window_log.
--- Value: a sorted set with an entry for each charge. Its score is the instant in microseconds. Its
+-- sliding_window_log remembers each charge.
+--
+-- Stored: a sorted set with an entry for each charge. Its score is the instant in microseconds. Its
 -- member is a number: that instant, or the number after the last charge's if that is larger. So the
 -- entries of one instant differ, and are in the order in which they were added. The entry counts
 -- one unit. The member of a charge of several units is 'number:units'; while such a charge is in
@@ -7,16 +8,12 @@
 -- entries of their own, its powers: one for each power of two w in their binary form. The member is
 -- 'number*w', the score -(instant + 2^50) * w^3, so that each w has a range of scores that no other
 -- shares. Redis counts the units since any instant with one command for each w, and a refund only
--- removes the entries of its charge, wherever they are. While a record is kept (record.lua), it is
--- the last member, with the score +inf: `records` is then 1, and else 0, and `newest_rank` is where
--- the last charge is.
--- Constants: limit, period. Cost: the units.
--- Observes: the units in the window; the number of the charge if it admits, and else the instant at
--- which it will; the instant of the newest charge. For charge u is `top`, the largest w in the set,
--- or 0. v is the last number.
---- constants limit, period
---- cost n
---- functions
+-- removes the entries of its charge, wherever they are. While a record of holds is kept, it is the
+-- last member, with the score +inf: `records` is then 1, and else 0.
+-- Constants: the limit, the period. Cost: the units.
+-- Observed: the units in the window (a); the number of the charge if it admits, and else the instant
+-- at which it will (b); the instant of the newest charge (c). Beside them the largest w in the set, or
+-- 0 (x), and the number of the newest charge (y).
 
 -- count_powers returns the units of powers up to `top`, charged from an instant on.
 local function count_powers(key, from, top)
@@ -41,7 +38,7 @@ local function several_units(key, last)
 end
 
 -- admits_at returns when all but the newest `stay` units have left.
-local function admits_at(key, from, period, stay, top, newest)
+local function admits_at(key, records, from, period, stay, top, newest)
   if top == 0 then return redis.call('ZRANGE', key, -stay - 1 - records, -stay - 1 - records, 'WITHSCORES')[2] + period end
   -- The search is between two ranks: at most `stay` units are newer than the charge at `high`, and
   -- more are newer than that at `low`.
@@ -85,83 +82,115 @@ local function remove_expired(key, till)
     redis.call('ZREM', key, member, unpack(gone))
   end
 end
---- evaluate
-local last, top = redis.pcall('ZRANGE', key, newest_rank, newest_rank, 'WITHSCORES'), 0
-value = last
-if last.err then foreign = mistyped(last.err) end
-local number, newest = tonumber(last[1]), tonumber(last[2])
-if newest and not number and newest <= latest then -- else it is foreign, or a record
-  number, top = several_units(key, last[1])
-elseif newest and string.find(last[1], '%D') then
-  number = nil
-end
-if number and newest and newest >= 0 and newest <= latest and newest % 1 == 0 and number >= newest and number <= latest + ahead then
-  t = newest > now and newest or now
-  local from = t - period + 1
-  a, c, u, v = redis.call('ZCOUNT', key, string.format(whole, from), '9007199254740992'), newest, top, number
-  if top > 0 then a = a + count_powers(key, from, top) end
-  admits = a + n <= limit
-  if number == latest + ahead then -- the next number would be foreign
-    admits, b = false, t + 1
-  elseif admits then
-    b = t > number and t or number + 1
-  else
-    b = n > limit and 0 or admits_at(key, from, period, limit - n, top, newest)
+
+-- sliding_window_log returns a limit whose constants begin at ARGV[at]. In place of a value it takes
+-- the newest charge and its score, as Redis replies them.
+local function sliding_window_log(at)
+  local count, period = ARGV[at] + 0, ARGV[at + 1] + 0
+  local limit = { window = period, stores_log = true }
+
+  function limit.numbers(position)
+    ARGV[position], ARGV[position + 1] = ARGV[position] + 0, ARGV[position + 1] + 0
   end
-else
-  foreign = foreign or last[1]
-  admits, t, a, b, c, u = n <= limit, now, 0, now, 0, 0
-end
---- retry
-retry = b
---- charge
--- It begins with a write that Redis refuses while it is out of memory: after any other write it
--- would refuse none. It removes only so much of what has left the window that it takes a bounded
--- time.
-if foreign then
-  err = redis.pcall('SET', key, '', 'PX', 1000).err
-  if not err then redis.call('DEL', key) end
-  records, newest_rank = 0, '-1'
-end
-if not err then
-  local single, added, done = u == 0 and n == 1, 1, nil
-  if single then
-    local at = string.format(whole, t)
-    done = redis.pcall('ZADD', key, at, b == t and at or string.format(whole, b))
-  else
-    local list = entries(b, n, t)
-    added = #list / 2
-    spent = spent + added
-    done = redis.pcall('ZADD', key, unpack(list))
+
+  function limit.cost(position)
+    return ARGV[position] + 0, 0
   end
-  err = type(done) == 'table' and done.err or nil
-  if not err and c > 0 and u == 0 and added == 1 then
-    local expired = math.min(redis.call('ZCARD', key) - a - 1 - records, 1000)
-    if expired > 0 then
-      spent = spent + expired / 4
-      redis.call('ZREMRANGEBYRANK', key, 0, expired - 1)
+
+  function limit.more(n, _, units)
+    return n + units, 0
+  end
+
+  function limit.evaluate(value, now, n, _, key, records)
+    local fits, instant, used, next_number, top, wrong = n <= count, now, 0, now, 0, value.err
+    local number, newest = tonumber(value[1]), tonumber(value[2])
+    if newest and not number and newest <= latest then -- else it is foreign, or a record
+      number, top = several_units(key, value[1])
+    elseif newest and string.find(value[1], '%D') then
+      number = nil
     end
-  elseif not err and c > 0 then
-    remove_expired(key, t - period)
+    if number and newest and newest >= 0 and newest <= latest and newest % 1 == 0 and number >= newest and number <= latest + ahead then
+      if newest > now then instant = newest end
+      local since = instant - period + 1
+      used = redis.call('ZCOUNT', key, string.format(whole, since), '9007199254740992')
+      if top > 0 then used = used + count_powers(key, since, top) end
+      fits = used + n <= count
+      if number == latest + ahead then -- the next number would be foreign
+        fits, next_number = false, instant + 1
+      elseif fits then
+        next_number = instant > number and instant or number + 1
+      else
+        next_number = n > count and 0 or admits_at(key, records, since, period, count - n, top, newest)
+      end
+    else
+      wrong, number, newest, top = wrong or value[1], nil, 0, 0
+    end
+    return fits, instant, used, next_number, newest, wrong, top, number
   end
-  -- A record is needed for longer.
-  if not err and records == 0 then redis.call('PEXPIREAT', key, string.format(whole, (t + period) / 1000 + 1)) end
+
+  function limit.when(_, _, _, _, b)
+    return b
+  end
+
+  -- charge returns the error of Redis as its third result: it writes by itself. It begins with a write
+  -- that Redis refuses while it is out of memory: after any other write it would refuse none. It
+  -- removes only so much of what has left the window that it takes a bounded time.
+  function limit.charge(now, n, _, t, a, _, c, x, y, key, records)
+    local done, failed
+    local added = 1
+    local number = y == latest + ahead and t + 1 or y and y >= t and y + 1 or t
+    if x == 0 and n == 1 then
+      local instant = string.format(whole, t)
+      done = redis.pcall('ZADD', key, instant, number == t and instant or string.format(whole, number))
+    else
+      local list = entries(number, n, t)
+      added = #list / 2
+      spent = spent + added
+      done = redis.pcall('ZADD', key, unpack(list))
+    end
+    if type(done) == 'table' then failed = done.err end
+    if not failed and c > 0 and x == 0 and added == 1 then
+      local expired = math.min(redis.call('ZCARD', key) - a - 1 - records, 1000)
+      if expired > 0 then
+        spent = spent + expired / 4
+        redis.call('ZREMRANGEBYRANK', key, 0, expired - 1)
+      end
+    elseif not failed and c > 0 then
+      remove_expired(key, t - period)
+    end
+    -- A record is needed for longer.
+    if not failed and records == 0 then redis.call('PEXPIREAT', key, string.format(whole, (t + period) / 1000 + 1)) end
+    return nil, t + period - now, failed
+  end
+
+  -- It is at most the largest limit of a log: this limit may be a smaller one than that by which they
+  -- were held.
+  function limit.bound(units)
+    return math.min(units, 100000), 0
+  end
+
+  function limit.needed(now, _, _, c)
+    return (c > 0 and c or now) + period
+  end
+
+  function limit.tail()
+    return period
+  end
+
+  -- It removes the entries of the charge with the number `handle`, if it is in the set with as many
+  -- units: after a reset another may have the number.
+  function limit.refund(units, handle, _, _, _, _, _, _, _, key)
+    local gone = entries(handle, units)
+    local done = redis.pcall('ZREM', key, gone[1], units == 1 and handle or gone[1])
+    if type(done) == 'table' then
+      if not string.find(done.err, 'WRONGTYPE', 1, true) then error(done.err) end
+    elseif done > 0 and gone[2] then
+      redis.call('ZREM', key, unpack(gone, 2))
+    end
+    return false, false, 0, 0
+  end
+
+  return limit
 end
---- force
--- It is at most the largest limit of a log: this limit may be a smaller one than that by which they
--- were held.
-n = math.min(n, 100000)
-if not admits and v and v ~= latest + ahead then b = t > v and t or v + 1 end
---- needed
-till = (c > 0 and c or now) + period
---- tail period
---- refund
--- It removes the entries of the charge with the number `handle`, if it is in the set with as many
--- units: after a reset another may have the number.
-local gone = entries(handle, units)
-local done = redis.pcall('ZREM', key, gone[1], units == 1 and handle or gone[1])
-if type(done) == 'table' then
-  mistyped(done.err)
-elseif done > 0 and gone[2] then
-  redis.call('ZREM', key, unpack(gone, 2))
-end
+
+return sliding_window_log

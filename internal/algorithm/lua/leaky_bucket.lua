@@ -1,0 +1,226 @@
+-- leaky_bucket is a bucket whose units have places in a queue. A place that was given back, and has
+-- not begun, is free for who comes next.
+--
+-- Stored: that of a bucket, ' epoch', and if there are free places ' first,next,first,next ...', in
+-- order. The epoch tells one queue from another, and its units are numbered from it: it is about
+-- the instant at which the queue was last empty, or changed its rate, or its numbers became too
+-- large. A free place has the numbers from `first` up to, and without, `next`. No two free places
+-- touch, and none touches the end.
+-- Constants and cost: those of a bucket.
+-- Observed: the debt (a, b), and c: 0, or how many units before the end of the queue the free place
+-- begins that the cost takes. Beside them the epoch (x), nil if the queue is empty or has another
+-- rate; the free places (y); and how many units the largest of these has.
+
+local with_whole, with_parts = whole .. ' ' .. whole, whole .. '+%d ' .. whole
+local newest = 0 -- the newest epoch seen: in one script all have the same `now`
+
+-- keep_free reads the free places of a queue, and drops what has begun of them. It returns nothing if
+-- they are foreign. The function `debt` returns the debt of units, `rate` is how many units drain in a
+-- microsecond.
+local function keep_free(text, debt, rate, q, w, f, epoch)
+  -- count returns how many whole units take no longer than a span.
+  local function count(span, parts)
+    local n = math.max(0, math.floor((span + parts / q) * rate))
+    local x, y = debt(n + 1)
+    if x < span or (x == span and y <= parts) then return n + 1 end
+    x, y = debt(n)
+    if x > span or (x == span and y > parts) then return n - 1 end
+    return n
+  end
+
+  local units, list, size = count(now + w - epoch, f), {}, 0
+  for digits in string.gmatch(text, '%d+') do
+    list[#list + 1] = tonumber(digits) or 2 ^ 53 -- miniredis: nil for a number of 20 digits
+    size = size + #digits + 1
+  end
+  local n, last = #list, -1
+  if n % 2 == 1 or n > 256 or size ~= #text + math.min(n, 1) then return end
+  for i = 1, n do
+    if list[i] <= last or list[i] >= units then return end
+    last = list[i]
+  end
+  spent = spent + n / 4
+  local begun, from = units - count(w, f), 1
+  while from < n and list[from + 1] <= begun do from = from + 2 end
+  if list[from] then list[from] = math.max(list[from], begun) end
+  list = from > n and {} or from > 1 and { unpack(list, from) } or list
+  list.units, list.count = units, count
+  return list
+end
+
+-- find_place takes the first free place that is large enough for a cost. It returns how many units
+-- before the end it begins, or 0 if there is none, and the largest free place.
+local function find_place(free, W, F, n, f)
+  local before, most_units = 0, 0
+  local cost = (n < W or (n == W and f <= F)) and free.count(n, f) or 0
+  for i = 1, #free, 2 do
+    local size = free[i + 1] - free[i]
+    if cost > 0 and before == 0 and size >= cost then
+      free.taken, free.cost, before = i, cost, free.units - free[i]
+    end
+    if size > most_units then most_units = size end
+  end
+  return before, most_units
+end
+
+-- take_place changes the free places once that is taken which find_place has found. It returns the
+-- largest that is left.
+local function take_place(free)
+  local taken, most_units = free.taken, 0
+  if taken then
+    free[taken] = free[taken] + free.cost
+    if free[taken] == free[taken + 1] then
+      table.remove(free, taken)
+      table.remove(free, taken)
+    end
+  end
+  for i = 1, #free, 2 do most_units = math.max(most_units, free[i + 1] - free[i]) end
+  return most_units
+end
+
+-- leaky_bucket returns a limit whose constants begin at ARGV[at].
+local function leaky_bucket(at)
+  local form, W, F, q, period = ARGV[at], ARGV[at + 1] + 0, ARGV[at + 2] + 0, ARGV[at + 3] + 0, ARGV[at + 4] + 0
+  local limit = token_bucket(at) -- it has what is not written here
+  limit.drains = false
+  limit.delays = true
+
+  -- Nothing is held: to reserve is to charge, and to settle at 0 to take back. What else is for holds
+  -- does nothing.
+  function limit.operation(op, given)
+    return op == '2' and '1' or op == '3' and given == 0 and '4' or (op == '1' or op == '4' or op == '5') and op or '0'
+  end
+
+  -- read_queue returns the debt of a value with parts, free places, or of another rate; the value if
+  -- it is foreign; the epoch and the free places. Delays were promised: those of another rate stay as
+  -- they are, in no epoch.
+  function limit.read_queue(value, now)
+    local debt, parts, left, wrong, epoch, free
+    local head, digits, list = string.match(#value <= longest + 256 * 14 and value or '', '^(B1 %S+ %S+) (%d+) ?([%d,]*)$')
+    local bucket = head or value
+    debt, parts, left, wrong = limit.read(bucket, now)
+    local born = tonumber(digits or 0) or 2 ^ 53 -- miniredis: nil for a number of 20 digits
+    if wrong or born >= 2 ^ 53 then
+      debt, parts, wrong = 0, 0, value
+    else
+      newest = math.max(newest, born)
+      if left > 0 then
+        debt, parts = left, 0
+      elseif head and debt + parts > 0 then
+        epoch = born
+        if list ~= '' then
+          local function debt_of(units)
+            local time, fraction
+            time, fraction = limit.debt(units)
+            return time, fraction
+          end
+          free = keep_free(list, debt_of, string.match(form, ' (%d+)') / period, q, debt, parts, born)
+          if not free then debt, parts, wrong, epoch = 0, 0, value, nil end
+        end
+      end
+    end
+    return debt, parts, wrong, epoch, free
+  end
+
+  function limit.evaluate(value, now, n, f)
+    local w, v, strange, queue, places = 0, 0, nil, nil, nil
+    if value then
+      local ends, born
+      if #value == #form + 33 and string.sub(value, 1, #form) == form then -- two instants of 16 digits, as from 2001 to 2286
+        ends, born = tonumber(string.sub(value, #form + 1, #form + 16)), tonumber(string.sub(value, #form + 18))
+      end
+      if ends and born and ends % 1 == 0 and born % 1 == 0 and ends < 2 ^ 53 and born < 2 ^ 53 and born >= 0 then
+        if born > newest then newest = born end
+        if ends > now then w, queue = ends - now, born end
+      else
+        w, v, strange, queue, places = limit.read_queue(value, now)
+      end
+    end
+    local whole_sum, part_sum = w + n, v + f
+    if part_sum >= q then whole_sum, part_sum = whole_sum + 1, part_sum - q end
+    local fits, before, most_units = whole_sum < W or (whole_sum == W and part_sum <= F), 0, nil
+    if places then
+      before, most_units = find_place(places, W, F, n, f)
+      if before > 0 then fits = true end
+    end
+    return fits, now, w, v, before, strange, queue, places, most_units
+  end
+
+  -- A place that evaluate has found makes the queue no longer. As its fourth and fifth result charge
+  -- returns the largest free place that is left, and the epoch.
+  function limit.charge(now, n, f, _, a, b, _, x, y)
+    local w, v, born, free, most_units = a, b, x, y, nil
+    if not (free and free.taken) then
+      w, v = a + n, b + f
+      if v >= q then w, v = w + 1, v - q elseif v < 0 then w, v = w - 1, v + q end
+      if now + w >= 2 ^ 53 then w, v = 2 ^ 53 - 1 - now, 0 end
+      if not born or (now + w - born > 128 * W and
+          (now + w - born) * (string.match(form, ' (%d+)') / period) > 2 ^ 37) then -- a new epoch: numbers stay below 2^38
+        if newest > latest then newest = 0 end -- of a planted value: the next might be foreign
+        born, free = now > newest and now or newest + 1, nil
+        newest = born
+      end
+    end
+    local stored = form .. (v > 0 and string.format(with_parts, now + w, v, born) or string.format(with_whole, now + w, born))
+    if free then
+      most_units = take_place(free)
+      if free[1] then stored = stored .. ' ' .. table.concat(free, ',') end
+    end
+    return stored, w + 1, nil, most_units, born
+  end
+
+  -- Nothing is held.
+  function limit.tail()
+    return 0
+  end
+
+  -- refund frees the place of some units before the number `expiry`, unless it has begun, or the
+  -- queue is another than that of `handle`.
+  function limit.refund(units, handle, expiry, _, a, b, _, x, y)
+    local left, parts, freed, free = a, b, false, y
+
+    local function debt_of(number)
+      local time, fraction
+      time, fraction = limit.debt(number)
+      return time, fraction
+    end
+
+    -- release changes the free places, and the debt that is left. It reports whether there was such a
+    -- place.
+    local function release(first, next)
+      if first < 0 or first >= next or next > free.units then return false end
+      local time, fraction = debt_of(free.units - first)
+      if time > left or (time == left and fraction >= parts) then return false end
+      local i = 1
+      while free[i] and free[i] < next do i = i + 2 end
+      if i > 1 and free[i - 1] > first then return false end -- it is free
+      table.insert(free, i, next)
+      table.insert(free, i, first)
+      for place = i + 1, i - 1, -2 do -- merge with the next, and with the one before
+        if free[place] and free[place] == free[place + 1] then
+          table.remove(free, place)
+          table.remove(free, place)
+        end
+      end
+      if free[#free] == free.units then -- the queue is shorter
+        time, fraction = debt_of(free.units - free[#free - 1])
+        left, parts = left - time, parts - fraction
+        if parts < 0 then left, parts = left - 1, parts + q end
+        free[#free] = nil
+        free[#free] = nil
+      end
+      for place = #free, 257, -1 do free[place] = nil end -- at most 128 are kept: the last ones are not free, and nobody takes them
+      return true
+    end
+
+    if x and x == handle then
+      free = free or keep_free('', debt_of, string.match(form, ' (%d+)') / period, q, a, b, x)
+      freed = release(expiry - units, expiry)
+    end
+    return freed, false, left - a, parts - b, free
+  end
+
+  return limit
+end
+
+return leaky_bucket

@@ -1,0 +1,172 @@
+-- token_bucket and gcra. The debt is the time until the full capacity is available again. A unit
+-- takes period/count = p/q microseconds, in lowest terms. All times are pairs, of whole microseconds
+-- and parts of 1/q: so a decision only adds and compares, and nothing is rounded.
+--
+-- Stored: a string, FORM .. 'ends' or FORM .. 'ends+f', the instant at which the debt ends. FORM is
+-- a version and the rate at which it drains: 'B1 count ', or where the key does not tell the period
+-- 'B1 count/period '.
+-- Constants: FORM, the capacity as a debt (W, F), q, the period. Cost: the debt that it adds (n, f).
+-- Observed: the debt (a, b). It is above the capacity if more was charged than fits, or after a step
+-- back of the clock. Of what is stored at another rate, c is how long it still takes there; else c is
+-- 0.
+
+-- token_bucket returns a limit whose constants begin at ARGV[at].
+local function token_bucket(at)
+  local form, W, F, q, period = ARGV[at], ARGV[at + 1] + 0, ARGV[at + 2] + 0, ARGV[at + 3] + 0, ARGV[at + 4] + 0
+  local limit = { window = W, drains = true }
+
+  function limit.numbers(position)
+    for i = position + 1, position + 4 do ARGV[i] = ARGV[i] + 0 end
+  end
+
+  function limit.cost(position)
+    return ARGV[position] + 0, ARGV[position + 1] + 0
+  end
+
+  -- read returns the debt of a value with parts or of another rate; how long that takes at the other
+  -- rate, or 0; and the value if it is foreign. Used units stay used: the debt is the time that they
+  -- take at the present rate, rounded up. It is 2 ^ 60 if it is that or more.
+  function limit.read(value, now)
+    local debt, parts, other, wrong = 0, 0, 0, nil
+    local text = #value <= longest and value .. '+0' or '' -- it stands in for the parts of a value without any
+    local ends, rest
+    local own, count, per = string.sub(value, 1, #form) == form, q, period
+    if own then
+      ends, rest = string.match(text, '^(%d+)%+([^+]+)%+?0?$', #form + 1)
+    else
+      count, per, ends, rest = string.match(text, '^B1 (%d+)/?(%d*) (%d+)%+([^+]+)%+?0?$')
+      count, per = tonumber(count or 0), tonumber(per or '') or period
+    end
+    ends, rest = tonumber(ends or ''), tonumber(rest or '')
+    if not (rest and count > 0 and per > 0 and ends < 2 ^ 53 and rest >= 0 and rest < count) then
+      wrong = value
+    elseif ends >= now and not own then
+      other = ends - now + (rest > 0 and 1 or 0)
+      debt = math.min(math.ceil(other * (count / per / (string.match(form, ' (%d+)') / period)) * (1 + 2 ^ -50)), 2 ^ 60)
+    elseif ends >= now then
+      debt, parts = ends - now, math.ceil(rest) -- what is not of this version may have fractions of parts
+      if parts == q then debt, parts = debt + 1, 0 end
+    end
+    return debt, parts, other, wrong
+  end
+
+  function limit.evaluate(value, now, n, f)
+    local w, v, left, strange = 0, 0, 0, nil
+    if value then
+      local ends = #value <= longest and string.sub(value, 1, #form) == form and tonumber(string.sub(value, #form + 1))
+      if not ends or ends % 1 ~= 0 or ends >= 2 ^ 53 then
+        w, v, left, strange = limit.read(value, now)
+      elseif ends > now then
+        w = ends - now
+      end
+    end
+    local whole_sum, part_sum = w + n, v + f
+    if part_sum >= q then whole_sum, part_sum = whole_sum + 1, part_sum - q end
+    return whole_sum < W or (whole_sum == W and part_sum <= F), now, w, v, left, strange
+  end
+
+  function limit.when(now, n, f, a, b, c)
+    local fits = now + a + n - W + math.ceil((b + f - F) / q)
+    if a >= 2 ^ 60 then
+      fits = now + c
+    elseif c > 0 then
+      fits = now + math.ceil((fits - now) * (c / a) * (1 + 2 ^ -50)) -- it drains at the rate that is stored
+    end
+    return fits
+  end
+
+  -- The cost is negative where it is taken back. The last instant that can be stored is 2 ^ 53 - 1.
+  function limit.charge(now, n, f, _, a, b)
+    local w, v = a + n, b + f
+    if v >= q then w, v = w + 1, v - q elseif v < 0 then w, v = w - 1, v + q end
+    if now + w >= 2 ^ 53 then w, v = 2 ^ 53 - 1 - now, 0 end
+    local stored = form .. string.format(whole, now + w)
+    if v > 0 then stored = stored .. '+' .. v end
+    return stored, w + 1
+  end
+
+  -- debt returns the debt that some units add. From 2^53 on it is not exact, and never fits.
+  function limit.debt(units)
+    local count = tonumber(string.match(form, ' (%d+)'))
+    local each, part = math.floor(period / count), (period % count) / (count / q) -- of a unit: microseconds, and beyond them parts of 1/q
+    local number = units > 2 ^ 38 and 2 ^ 38 or units
+    local low = number % 2 ^ 16 -- the product itself may be beyond 2^53
+    local parts = part * ((number - low) / 2 ^ 16)
+    local over = parts % q
+    local rest = over * 2 ^ 16 + part * low
+    local fraction = rest % q
+    local time = number * each + (parts - over) / q * 2 ^ 16 + (rest - fraction) / q
+    if time > 2 ^ 53 then time = 2 ^ 53 end
+    return time, fraction
+  end
+
+  function limit.more(n, f, units)
+    local w, v
+    w, v = limit.debt(units)
+    w, v = w + n, v + f
+    if v >= q then w, v = w + 1, v - q end
+    return w, v
+  end
+
+  function limit.bound(units, _)
+    local w, v
+    w, v = limit.debt(units)
+    return w, v
+  end
+
+  function limit.pace()
+    return string.match(form, ' (%d+)') .. '/' .. string.format(whole, period)
+  end
+
+  -- forced charges units that need not fit, if they and all that is stored drain at another rate from
+  -- now on. What is charged because its hold has `expired` drains at the fastest rate at which it was
+  -- reserved (`pace`), or at that of what is stored if that is faster: so it does not matter whose
+  -- decision finds it. In other calls, where more is used than this limit could have admitted, that
+  -- goes on to drain at the faster rate that is stored: others were promised that.
+  function limit.forced(value, now, units, a, b, c, pace, expired)
+    local present, stored, drains, replaces, needs, count, per
+    present = limit.pace()
+    stored = present
+    if c > 0 then
+      count, per = string.match(value, '^B1 (%d+)/?(%d*) ')
+      stored = count .. '/' .. (per ~= '' and per or string.format(whole, period))
+    end
+    if expired then
+      drains = pace == '' and present or pace
+      if a + b > 0 then drains = fastest(drains, stored) end
+    elseif c > 0 and c < a and a > W then
+      drains = stored
+    end
+    if drains and drains ~= present then
+      local left = c > 0 and c or a + (b > 0 and 1 or 0)
+      if stored ~= drains then left = math.min(math.ceil(left * (speed(stored) / speed(drains)) * (1 + 2 ^ -50)), 2 ^ 60) end
+      left = math.min(left + math.ceil(units / speed(drains) * (1 + 2 ^ -50)), 2 ^ 53 - 1 - now)
+      if not string.find(form, '/', 1, true) then drains = string.match(drains, '%d+') end
+      replaces, needs = 'B1 ' .. drains .. ' ' .. string.format(whole, now + left), left + 1
+    end
+    return replaces, needs
+  end
+
+  function limit.needed(now, a, b, c)
+    return a + b > 0 and now + (c > 0 and c or a) + 1 or nil
+  end
+
+  function limit.tail(held, pace)
+    return math.ceil(held / speed(pace) * (1 + 2 ^ -50)) + 1
+  end
+
+  -- It subtracts the cost from the debt if the debt still ends at `handle` and `expiry`: nothing was
+  -- charged since.
+  function limit.refund(units, handle, expiry, now, a, b, c)
+    local last, w, v = c == 0 and a + b > 0 and now + a == handle and b == expiry, 0, 0
+    if last then
+      w, v = limit.debt(units)
+    end
+    local stays = a > w or a == w and b > v
+    return last and stays, last and not stays, -w, -v
+  end
+
+  return limit
+end
+
+return token_bucket
