@@ -165,6 +165,7 @@ func listed(text string) (all []string) {
 // is what follows a name, as in name.field, or empty. Names that begin with a dot stay.
 func mapNames(text string, replace func(name, field string) string) string {
 	var b strings.Builder
+	copied := 0 // so much of text is in b
 	for i := 0; i < len(text); {
 		end := i + 1
 		switch c := text[i]; {
@@ -176,25 +177,28 @@ func mapNames(text string, replace func(name, field string) string) string {
 			}
 			end += i
 		case isNameByte(c) || c == '.':
-			field := 0
+			dot := 0
 			for ; end < len(text) && (isNameByte(text[end]) || text[end] == '.' && end+1 < len(text) && text[end+1] != '.'); end++ {
-				if text[end] == '.' && field == 0 {
-					field = end - i
+				if text[end] == '.' && dot == 0 {
+					dot = end
 				}
 			}
-			if word := text[i:end]; c > '9' {
-				if field == 0 {
-					b.WriteString(replace(word, ""))
-				} else {
-					b.WriteString(replace(word[:field], word[field+1:]))
-				}
-				i = end
-				continue
+			if c <= '9' { // a number, or a field of what is no name
+				break
+			}
+			name, field := text[i:end], ""
+			if dot > 0 {
+				name, field = text[i:dot], text[dot+1:end]
+			}
+			if word := replace(name, field); word != text[i:end] {
+				b.WriteString(text[copied:i])
+				b.WriteString(word)
+				copied = end
 			}
 		}
-		b.WriteString(text[i:end])
 		i = end
 	}
+	b.WriteString(text[copied:])
 	return b.String()
 }
 

@@ -194,7 +194,7 @@ func (c *composer) compose(constants int) string {
 		}
 		t := text{file, "limit", map[string]string{"_i": suffix, "_b": "_" + strconv.Itoa(c.bansBefore(group)+1)}, map[string]string{
 			"stores_log": "false", "drains": "false", "delays": "false", "first": at,
-		}, setFields(m.lua.constants, "at", nil)}
+		}, ""}
 		for name, n := range map[string]int{
 			"number": i + 1, "position": costs, "reply": i * c.each, "wide_reply": i * otherReplyLen, "handle": otherWidth + otherWidthEach*i,
 			"duration": otherWidth + otherWidthEach*len(c.limits) + i,
@@ -231,6 +231,11 @@ func (c *composer) compose(constants int) string {
 			}, ""})
 		}
 	}
+	before, inCall := once, ""
+	if c.form.Own {
+		before, inCall = "", once
+	}
+	places := strings.NewReplacer("  -- PRELUDE\n", shared, "        -- HOLDS\n", holds, "  -- LIMIT ONCE\n", before, "    -- LIMIT OF CALL\n", inCall)
 	var b strings.Builder
 	for _, p := range driver[min(1, len(c.limits)-1)] {
 		switch p.each {
@@ -243,18 +248,14 @@ func (c *composer) compose(constants int) string {
 				b.WriteString(t.of(p.text))
 			}
 		default:
-			b.WriteString(setFields(p.text, "script", c.fields))
+			b.WriteString(places.Replace(p.text))
 		}
 	}
-	before, inCall := once, ""
-	if c.form.Own {
-		before, inCall = "", once
-	}
-	script := strings.NewReplacer("  -- PRELUDE\n", shared, "        -- HOLDS\n", holds, "  -- LIMIT ONCE\n", before, "    -- LIMIT OF CALL\n", inCall).Replace(b.String())
+	script := Clock + "\n"
 	if c.form.Undeclared {
-		script = undeclaredLua + "\n" + script
+		script += undeclaredLua + "\n"
 	}
-	return Clock + "\n" + setFields(script, "script", c.fields)
+	return script + setFields(b.String(), "script", c.fields)
 }
 
 // bansBefore returns how many limiters before a group have bans.

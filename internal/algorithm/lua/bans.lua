@@ -37,19 +37,23 @@ function ban.write(key, ends_at, rank, length)
   return redis.pcall('SET', key, text, 'PX', string.format(whole, 2 * length / 1000 + grace + 1)).err
 end
 
--- block bans by hand, or ends a ban, whatever is stored. It returns the error of Redis.
+-- block bans by hand, or ends a ban, whatever is stored. It returns the error of Redis, and when the ban
+-- ends.
 function ban.block(key, now, units, given)
   local failure
+  local until_then = 0
   if units == 0 then
     redis.call('DEL', key)
   else
     local ends_at, rank, length = ban.read(key, now)
+    until_then = ends_at
     if given == 0 or now + units > ends_at then
-      local until_then, span = now + units, math.max(units, given * length)
+      local span = math.max(units, given * length)
+      until_then = now + units
       failure = ban.write(key, until_then, rank, span)
     end
   end
-  return failure
+  return failure, until_then
 end
 
 -- begin bans for a denial, until `admitted` at least: then all limits would admit that have denied. It

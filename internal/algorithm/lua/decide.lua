@@ -149,7 +149,7 @@ local function run(why, now, grace, reply)
       if op == '8' then
         why = 1 -- it is done
         -- EACH BAN
-        err = ban.block(KEYS[base + ban.key], now, units, given)
+        err, ends_b = ban.block(KEYS[base + ban.key], now, units, given)
         -- END
       else
         -- EACH BAN

@@ -1,6 +1,7 @@
 package docs
 
 import (
+	"os"
 	"strings"
 	"testing"
 
@@ -19,5 +20,17 @@ func TestAlgorithmsAreDescribed(t *testing.T) {
 		if !ok || !k.Slots && !strings.Contains(section, "](pictures/"+k.Name+".svg)") {
 			t.Errorf("docs/algorithms.md has no section %q with the picture %s.svg", "## "+limits.Constructor(k), k.Name)
 		}
+	}
+}
+
+// TestLuaIsShown checks that docs/algorithms.md shows the Lua file of TokenBucket as it is.
+func TestLuaIsShown(t *testing.T) {
+	t.Parallel()
+	lua, err := os.ReadFile("../../algorithm/lua/token_bucket.lua")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(files(t)["docs/algorithms.md"], "\n```lua\n"+string(lua)+"```\n") {
+		t.Error("docs/algorithms.md does not show lua/token_bucket.lua as it is: copy it")
 	}
 }

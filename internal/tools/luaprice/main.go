@@ -56,11 +56,11 @@ func run(against, only string, figures bool) error {
 	if figures {
 		return json.NewEncoder(os.Stdout).Encode(now)
 	}
-	print(now, before)
+	printTable(now, before)
 	return nil
 }
 
-func print(now, before []figure) {
+func printTable(now, before []figure) {
 	base := make(map[string]int64, len(before))
 	for _, f := range before {
 		base[f.Name] = f.Instructions

@@ -145,7 +145,9 @@ func (p *price) measure(ctx context.Context, server *counted) (int64, error) {
 
 // run makes a call on each key, in so many scripts, and returns the handles of what was charged or
 // held, for each script.
-func (p *price) run(ctx context.Context, server *counted, scripts int, call algorithm.HoldCall, ended [][]algorithm.Handle) ([][]algorithm.Handle, error) {
+func (p *price) run(
+	ctx context.Context, server *counted, scripts int, call algorithm.HoldCall, ended [][]algorithm.Handle,
+) ([][]algorithm.Handle, error) {
 	pipe := server.Pipeline()
 	var replies []*redis.Cmd
 	for i := range scripts {
