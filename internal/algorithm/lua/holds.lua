@@ -206,6 +206,7 @@ function limit.look(key, value, now, op, plain, decides, units, given, n, f, han
     end
     if not failure then
       failure, written = limit.close(key, stored, now, needed_until, written, own, last_charged, sum, soonest, others, rate, holds)
+      if limit.stores_log then records = written == '' and 0 or 1 end
     end
   end
 
