@@ -7,8 +7,8 @@ import (
 )
 
 // The errors of a [Limiter], matched with [errors.Is]. A denial is a [Result] and never an error; a
-// context that ended gives the context's own error. Any other error means that a hook of the Redis
-// client panicked during the call.
+// context that ended gives the context's own error. Other errors say what is wrong in the program:
+// a call that the Limiter refuses, or a hook of the Redis client that panicked.
 var (
 	// ErrInvalidCost says that the cost was negative, or is not one that Settle takes.
 	ErrInvalidCost = errors.New("redislimit: the cost is not allowed")

@@ -28,7 +28,7 @@ const (
 	// EventFallbackOn is when the outage policy begins to decide, with the cause in Err.
 	EventFallbackOn
 	// EventFallbackOff is when Redis decides again, or the Limiter is closed before it does. One
-	// follows each EventFallbackOn.
+	// follows each EventFallbackOn, unless the Limiter was dropped without Close.
 	EventFallbackOff
 	// EventBreaker is a change of the circuit breaker, to the state in Detail: "open" or "closed".
 	EventBreaker

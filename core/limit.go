@@ -186,7 +186,7 @@ type nameOption string
 // algorithm starts a fresh count. So does a change of the period, or of the form of the windows
 // (first request, aligned, or a calendar and its time zone), except for a bucket with a name. A
 // fresh count stands beside the old one: in all, as much is admitted as both admit. [TokenBucket] and
-// [GCRA] with one name share their count.
+// [GCRA] with one name share their count. The guide has an example under "What identifies a count".
 func LimitName(name string) LimitOption { return nameOption(name) }
 
 func (nameOption) bucket() {}

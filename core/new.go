@@ -31,8 +31,9 @@ type Client interface {
 	Process(ctx context.Context, cmd redis.Cmder) error
 }
 
-// New returns the Limiter called name over client. Limiters of one name share their counts, in
-// whatever process they are; the name also appears in headers, events and metrics. It has 1 to 64
+// New returns the Limiter called name over client. Limiters of one name and [Prefix] share their
+// counts, in whatever process they are: the guide says under "What identifies a count" which changes of
+// a limit keep the count. The name also appears in headers, events and metrics. It has 1 to 64
 // letters, digits and "_.-".
 //
 // The options are 1 to 12 limits, such as [TokenBucket] or [FixedWindow], and settings, such as

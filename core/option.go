@@ -334,7 +334,7 @@ func checkLimits(limits []Limit, lease time.Duration) error {
 		return errors.New("no limit given: pass at least one, as in TokenBucket(PerMinute(100))")
 	}
 	if len(limits) > algorithm.MaxLimits {
-		return fmt.Errorf("%d limits given: allowed are %d: give the others to another Limiter, and ask both by All", len(limits), algorithm.MaxLimits)
+		return fmt.Errorf("%d limits given: allowed are %d: give the others to another Limiter, and ask both by AllowAll", len(limits), algorithm.MaxLimits)
 	}
 	first := make(map[string]Limit, len(limits))
 	for _, l := range limits {
@@ -345,7 +345,7 @@ func checkLimits(limits []Limit, lease time.Duration) error {
 			continue // it needs no name of its own: beside others it has no Result
 		}
 		if other, taken := first[l.Name()]; taken {
-			return fmt.Errorf("limits %v and %v are both called %q, and Results could not tell them apart: give one of them another Name",
+			return fmt.Errorf("limits %v and %v are both called %q, and Results could not tell them apart: give one of them another LimitName",
 				other, l, l.Name())
 		}
 		if lease > 0 && l.kind.Unleasable != "" {

@@ -185,6 +185,7 @@ func denialOf(req *request, res *Result) *line.Denial {
 // that admits it.
 func (l *Limiter) waitForTurn(ctx context.Context, req *request, p line.Caller, decide func() (*Result, error)) error {
 	if l.set.Uncounted { // only a ban makes it wait, and no others do, who wait for units
+		req.reply = decision.Reply{}
 		if res, err := decide(); err != nil || res.Allowed {
 			return err
 		}

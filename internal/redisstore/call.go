@@ -94,11 +94,10 @@ func (s *Store) End(ctx context.Context, d *Call, ended func()) error {
 
 // doThen sends d, and then calls ended, unless ended is nil.
 func (s *Store) doThen(ctx context.Context, d *Call, ended func()) error {
-	err := s.doWhenUp(ctx, d, s.deadlines.timer())
 	if ended != nil {
-		ended()
+		defer ended() // also where a hook of the client ends the goroutine
 	}
-	return err
+	return s.doWhenUp(ctx, d, s.deadlines.timer())
 }
 
 // Reset forgets what was charged to k, and keeps what is held.
@@ -123,7 +122,7 @@ func (s *Store) hasLessTime(ctx context.Context) bool {
 }
 
 // doWhenUp sends d: at once if its server is up, or else as soon as the server is up. What the
-// server did not get, or did not execute out, is sent again, so d is carried out at most once. The
+// server did not get, or did not carry out, is sent again, so d is carried out at most once. The
 // caller waits until its timer.
 func (s *Store) doWhenUp(ctx context.Context, d *Call, until *sharedTimer) error {
 	n := s.servers.of(ctx, s, d.Key)

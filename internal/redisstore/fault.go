@@ -48,7 +48,9 @@ func (s *Store) outcome(err error, given time.Duration, began time.Time) (health
 func (s *Store) explain(ctx context.Context, err error) error {
 	return diagnose.Explain(err, s.servers.cluster != nil, func() string {
 		info := redis.NewStringCmd(ctx, "info", "server")
-		_ = s.bounded(ctx, s.Timeout, func(ctx context.Context) error { return s.servers.client.Process(ctx, info) })
+		_ = batch.Catch(func() error { // hooks of the client may panic
+			return s.bounded(ctx, s.Timeout, func(ctx context.Context) error { return s.servers.client.Process(ctx, info) })
+		})
 		return info.Val()
 	})
 }

@@ -63,7 +63,7 @@ func (s *Store) send(ctx context.Context, n *node, calls []*Call, place batch.Pl
 // What the calls hold is freed if no caller gets it:
 //
 //	the round trip fails, or ends too late   finish frees it
-//	it succeeds after its caller has left    abandoned frees it
+//	it succeeds after its caller has left    callerLeft frees it
 //	it succeeds after trip.end               endedLate frees it
 //
 // In the last case finish has freed slots before. That is harmless: it frees them by the id of

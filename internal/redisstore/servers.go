@@ -83,7 +83,7 @@ func newNode(s *Servers, addr string, client *redis.Client) *node {
 // up reports whether decisions are sent to the server.
 func (n *node) up() bool { return n.health.Up() }
 
-// await waits for the server on behalf of a decision on k: see [health.Monitor.Await].
+// awaitUp waits for the server on behalf of a decision on k: see [health.Monitor.Await].
 func (n *node) awaitUp(ctx context.Context, k string, until <-chan struct{}) bool {
 	if !n.up() {
 		n.noteKey(k)

@@ -1,5 +1,6 @@
-// Package alert pages somebody when a Redis server is down: once for each outage of a server, however many limiters use the server and
-// however often it comes and goes.
+// Package alert pages somebody when a Redis server is down: in each process once for each outage of a server, however many limiters use
+// the server and however often it comes and goes. Close the limiters that you no longer need: one that was dropped without it may never
+// tell that an outage is over.
 package alert
 
 import (
@@ -90,9 +91,14 @@ func (p *Pager) endedBy(e core.Event) *outage {
 	return nil
 }
 
-// page calls Page unless the outage is over.
+// page calls Page unless the outage is over. While the server answers it waits: soon the outage is over, or goes on.
 func (p *Pager) page(o *outage) {
 	p.mu.Lock()
+	if len(o.limiters) == 0 {
+		o.page.Reset(p.Calm)
+		p.mu.Unlock()
+		return
+	}
 	o.paged = p.outages[o.server] == o
 	paged := o.paged
 	p.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
-// addMembers gives g a Guard for each And, which knows the key and the cost of a request there.
+// addMembers gives g a Guard for each AlsoLimit, which knows the key and the cost of a request there.
 func (g *Guard) addMembers() {
 	for _, m := range g.settings.Members {
 		g.members = append(g.members, &Guard{limiter: m.Limiter, key: m.Key, peer: g.peer, settings: m.Settings})
@@ -24,7 +24,7 @@ func (g *Guard) addMembers() {
 	}
 }
 
-// askAll has the limiter and those of And decide together. The settings have refused WaitUpTo here,
+// askAll has the limiter and those of AlsoLimit decide together. The settings have refused WaitUpTo here,
 // and for a member all but Cost, Fallback and LimiterFor. It reports false if v has its Status: a
 // key function failed, or the limits cannot decide together.
 func (g *Guard) askAll(r keyfunc.Request, key string, v *Verdict) bool {

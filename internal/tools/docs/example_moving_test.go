@@ -52,13 +52,14 @@ func moved(
 ) []any {
 	allow, err := lim.Allow(ctx, key)
 	allowN, _ := lim.AllowN(ctx, key, n)
+	granted, _, _ := lim.AllowUpTo(ctx, key, n)
 	parsed, _ := core.ParseRate("100/m")
 	with, _ := lim.With(limits...)
 	made, _ := core.New(rdb, name, limits[0])
 	known := func(string) bool { return true }
 	counted := func(int) bool { return true }
 	return []any{
-		allow, allowN, errors.Is(err, core.ErrInvalidCost), lim.Peek, lim.Reset, parsed, with, made, res.RetryAfter == core.Never, r.Method() == "GET",
+		allow, allowN, granted, errors.Is(err, core.ErrInvalidCost), lim.Peek, lim.Reset, parsed, with, made, res.RetryAfter == core.Never, r.Method() == "GET",
 		core.Prefix(name), core.Timeout(d), core.FailClosed(), core.Observe(nil), core.Per(n, d), core.Per(1, 2*time.Second), core.Per(n, period),
 		core.TokenBucket(core.PerSecond(n), core.Burst(burst)), core.GCRA(core.Per(rate, period), core.Burst(burst)), core.Burst(n),
 		core.FixedWindow(core.Per(n, d)), core.SlidingWindowCounter(core.Per(n, d)),
