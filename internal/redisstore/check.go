@@ -82,7 +82,7 @@ func (s *Store) missingRights(ctx context.Context) string {
 	if len(cmd.Val()) == 0 {
 		return ""
 	}
-	return "the Redis user may not run " + strings.ToLower(strings.Join(cmd.Val(), ", "))
+	return "the Redis user may not run " + strings.ToLower(strings.Join(slices.Sorted(slices.Values(cmd.Val())), ", "))
 }
 
 // advice returns what is wrong with a server that decides. It leaves out what the Redis user may
