@@ -65,7 +65,7 @@ func parseLua(name, text string, bases ...*luaFile) *luaFile {
 		for len(outside) > 0 && strings.HasPrefix(strings.TrimLeft(outside[len(outside)-1], " "), "--") {
 			outside = outside[:len(outside)-1] // what the file says of the function
 		}
-		indent := lines[0][:strings.Index(lines[0], "function")]
+		indent, _, _ := strings.Cut(lines[0], "function")
 		end := slices.Index(lines, indent+"end\n")
 		called, text, _ := strings.Cut(strings.Join(lines[:end], ""), ")\n")
 		_, called, _ = strings.Cut(called, ".")
@@ -118,7 +118,8 @@ func parseFunction(name string, parameters []string, body, indent string) luaFun
 			}
 			continue
 		case strings.HasPrefix(code, "local function "):
-			nested = line[:strings.Index(line, "local")] + "end\n"
+			before, _, _ := strings.Cut(line, "local")
+			nested = before + "end\n"
 		}
 		mapNames(code, func(word, _ string) string {
 			if word == "return" && nested == "" {
@@ -309,7 +310,8 @@ func (f luaFunction) call(local bool, targets, args []string) string {
 			return dotted(name, field)
 		})
 	}
-	text, assigned, before := rename(f.body), "", ""
+	text, before := rename(f.body), ""
+	var assigned strings.Builder
 	if len(names) > 0 {
 		text = "local " + rename(strings.Join(names, ", ")) + " = " + strings.Join(values, ", ") + "\n" + text
 	}
@@ -321,11 +323,12 @@ func (f luaFunction) call(local bool, targets, args []string) string {
 				return ""
 			})
 			left, right = append(left, targets[i]), append(right, result)
-			assigned += targets[i] + " = " + result + "\n"
+			assigned.WriteString(targets[i] + " = " + result + "\n")
 		}
 	}
 	if !oneByOne {
-		assigned = strings.Join(left, ", ") + " = " + strings.Join(right, ", ") + "\n"
+		assigned.Reset()
+		assigned.WriteString(strings.Join(left, ", ") + " = " + strings.Join(right, ", ") + "\n")
 	}
 	if local {
 		before = "local " + strings.Join(targets, ", ") + "\n"
@@ -334,7 +337,7 @@ func (f luaFunction) call(local bool, targets, args []string) string {
 		}
 	}
 	if text == "" {
-		return before + assigned
+		return before + assigned.String()
 	}
-	return before + "do\n" + text + assigned + "end\n"
+	return before + "do\n" + text + assigned.String() + "end\n"
 }

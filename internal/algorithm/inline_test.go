@@ -21,7 +21,7 @@ func TestInlineRules(t *testing.T) {
 		"field of a parameter":    {"  a.c = b\n  return a\n", ""},
 		"comparison":              {"  local c = a == b\n  return c\n", ""},
 		"return of its own":       {"  local function c()\n    if a then return 1 end\n    return 2\n  end\n  return c()\n", ""},
-		"return that is no code":  {"  local c = 'they return it' -- to return\n  return c\n", ""},
+		"return that is no code":  {"  local c = 'they return it' -- to return\n  return c\n", ""}, //nolint:dupword // Lua
 		"nothing to return":       {"  b()\n", ""},
 		"assignment in a comment": {"  -- a = b\n  return a\n", ""},
 	} {
@@ -46,6 +46,7 @@ func TestInlineRules(t *testing.T) {
 // TestInline inlines functions, and compares the text that stands in the place of their calls.
 func TestInline(t *testing.T) {
 	t.Parallel()
+	//nolint:dupword // Lua declares a name, and then assigns to it
 	file := parseLua("file", `-- A file.
 
 local shared = 1

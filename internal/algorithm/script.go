@@ -173,8 +173,10 @@ func (t text) of(part string) string {
 
 // compose returns the script. Where it has one limit, names have no number, and the constants are
 // given names once: before the calls, or in each if they have constants of their own.
+//
+//nolint:funlen,gocognit // it says in one piece what stands where in a script
 func (c *composer) compose(constants int) string {
-	var limits, bans []text
+	limits, bans := make([]text, 0, len(c.limits)), []text(nil)
 	shared, holds, once, first, costs := preludeLua.shared, "", "", 1, 1
 	group, left := 0, c.groups[0].Limits
 	for i, m := range c.limits {

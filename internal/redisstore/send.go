@@ -31,8 +31,8 @@ type roundTrip struct {
 //	client        new connections  caller         sent by             caller waits for
 //	ends calls    in time          stays          its own goroutine   the reply or the end of the round trip
 //	ends calls    in time          leaves early   another goroutine   the reply, callerEnd or the end of ctx
-//	ends calls    may be late      any            another goroutine   the same
-//	does not      any              any            another goroutine   the same
+//	ends calls    may be late      stays or not   another goroutine   the same
+//	does not      either           stays or not   another goroutine   the same
 //
 // "Ends calls" means that the client gives up when the context that it gets has ended: see
 // endsWithContext. "May be late" is [health.Monitor.SlowToConnect]: the client then gets more time
@@ -62,9 +62,9 @@ func (s *Store) send(ctx context.Context, n *node, calls []*Call, place batch.Pl
 //
 // What the calls hold is freed if no caller gets it:
 //
-//	the round trip fails, or ends too late   finish frees it
-//	it succeeds after its caller has left    callerLeft frees it
-//	it succeeds after trip.end               endedLate frees it
+//	the round trip fails, or ends too late             by finish
+//	the round trip succeeds after its caller has left  by callerLeft
+//	the round trip succeeds after trip.end             by endedLate
 //
 // In the last case finish has freed slots before. That is harmless: it frees them by the id of
 // their hold, which no other hold has, and does not know of anything else that is held.

@@ -43,7 +43,7 @@ type outage struct {
 func (p *Pager) Observe(_ context.Context, e core.Event) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	switch e.Kind {
+	switch e.Kind { //nolint:exhaustive // all others say nothing about a server that is down
 	case core.EventFallbackOn:
 		o := p.outages[e.Server]
 		if o == nil {

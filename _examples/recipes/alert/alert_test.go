@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"slices"
@@ -106,7 +105,7 @@ func TestServerGoesAway(t *testing.T) {
 	var limiters []*core.Limiter
 	for _, name := range []string{"api", "login", "jobs"} {
 		lim := core.MustNew(client, name, core.TokenBucket(core.PerMinute(100)), core.Observe(pager.Observe),
-			core.Logger(slog.New(slog.NewTextHandler(io.Discard, nil))))
+			core.Logger(slog.New(slog.DiscardHandler)))
 		t.Cleanup(func() { _ = lim.Close() })
 		limiters = append(limiters, lim)
 	}

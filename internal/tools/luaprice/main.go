@@ -68,11 +68,11 @@ func printTable(now, before []figure) {
 	out := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 	defer func() { _ = out.Flush() }()
 	for _, f := range now {
-		fmt.Fprintf(out, "%s\t%d", f.Name, f.Instructions)
+		_, _ = fmt.Fprintf(out, "%s\t%d", f.Name, f.Instructions)
 		if was := base[f.Name]; was > 0 {
-			fmt.Fprintf(out, "\t%d\t%+.1f %%", was, 100*(float64(f.Instructions)/float64(was)-1))
+			_, _ = fmt.Fprintf(out, "\t%d\t%+.1f %%", was, 100*(float64(f.Instructions)/float64(was)-1))
 		}
-		fmt.Fprintln(out)
+		_, _ = fmt.Fprintln(out)
 	}
 }
 
@@ -100,15 +100,15 @@ func other(which, only string) ([]figure, error) {
 	if err != nil || files == nil {
 		return nil, fmt.Errorf("%s is not a folder of the working directory", here)
 	}
-	overlay := struct{ Replace map[string]string }{make(map[string]string)}
+	replace := make(map[string]string)
 	for _, file := range files {
 		path, err := filepath.Abs(file)
 		if err != nil {
 			return nil, err
 		}
-		overlay.Replace[filepath.Join(dir, file)] = path
+		replace[filepath.Join(dir, file)] = path
 	}
-	text, err := json.Marshal(overlay)
+	text, err := json.Marshal(map[string]any{"Replace": replace})
 	if err != nil {
 		return nil, err
 	}

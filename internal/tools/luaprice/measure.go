@@ -14,8 +14,8 @@ import (
 
 // A figure is how many instructions a case takes.
 type figure struct {
-	Name         string
-	Instructions int64
+	Name         string `json:"name"`
+	Instructions int64  `json:"instructions"`
 }
 
 const (
