@@ -18,7 +18,8 @@ type proxyWarning struct {
 func (w *proxyWarning) overwritten(r Request) {
 	if !w.overwrittenLogged.Load() {
 		warnOnce(r, &w.overwrittenLogged, "the peer's address, RemoteAddr, is not an address with a port, "+
-			"so a middleware in front of the limiter overwrites it, such as chi's middleware.RealIP or gorilla's handlers.ProxyHeaders: a client can then choose the address by which it is counted. "+
+			"so a middleware in front of the limiter overwrites it, such as chi's middleware.RealIP or gorilla's handlers.ProxyHeaders: "+
+			"a client can then choose the address by which it is counted. "+
 			"Remove that middleware, and tell keyfunc.IP which proxies you have. On AWS Lambda, where no client can do so, ignore this.")
 	}
 }
