@@ -137,8 +137,8 @@ func (l *Limiter) countsAs(other *Limiter) bool {
 }
 
 // failure counts an overload, and returns an error of the store as users see it: ErrUnavailable, or
-// that of the caller's own context if it has ended, whatever else was wrong. A hook of the client that
-// panicked is a mistake in the program, and not an outage.
+// the error of the caller's own context if that has ended, whatever else was wrong. A hook of the client
+// that panicked is a mistake in the program, and not an outage.
 func (f *family) failure(ctx context.Context, err error) error {
 	switch {
 	case err == nil:

@@ -106,8 +106,8 @@ func (l *line) want(want ...string) {
 	}
 }
 
-// byTime orders answers by when they were given, and those of one instant by their requests: which goroutine notes its answer first
-// is chance.
+// byTime orders answers by when they were given. Answers given at the same instant are ordered by their requests, because it is chance
+// which goroutine notes its answer first.
 func byTime(a, b string) int {
 	return cmp.Or(cmp.Compare(answeredAfter(a), answeredAfter(b)), strings.Compare(a, b))
 }

@@ -98,21 +98,9 @@ func isOpen(w weak.Pointer[Subscription]) bool {
 	return s != nil && !s.Closed()
 }
 
-// Open returns how many subscriptions are neither closed nor garbage-collected.
-func (l *Listeners) Open() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	open := 0
-	for _, w := range l.all {
-		if isOpen(w) {
-			open++
-		}
-	}
-	return open
-}
-
-// anyOpen reports whether Open is not 0. It usually looks at one subscription only.
-func (l *Listeners) anyOpen() bool {
+// AnyOpen reports whether there is a subscription that is neither closed nor garbage-collected. It
+// usually looks at one only.
+func (l *Listeners) AnyOpen() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.ContainsFunc(l.all, isOpen)

@@ -258,7 +258,7 @@ func (m *Monitor) nextAction() (do action, pause time.Duration) {
 	defer m.mu.Unlock()
 	before, version := m.machine.state, m.Listeners.version.Load()
 	listenersChanged := m.machine.announced && m.machine.state == Down && version != m.audience.version
-	nobody := !m.Listeners.anyOpen()
+	nobody := !m.Listeners.AnyOpen()
 	switch {
 	case listenersChanged, nobody && len(m.audience.notified) > 0:
 		do = announceDown // to listeners that came later; for those that left the outage is over

@@ -29,7 +29,7 @@ type Pager struct {
 	outages map[string]*outage // by the server's address
 }
 
-// An outage is that of one server.
+// An outage has one server.
 type outage struct {
 	server   string
 	cause    error
