@@ -216,8 +216,8 @@ func TestAdminOtherOrigins(t *testing.T) {
 // TestAdminLost stops the server while the page is open.
 func TestAdminLost(t *testing.T) {
 	a, p := startAdmin(t, desktop, height, "-traffic=false")
+	p.allowMessages() // the page asks again while the server stops
 	a.stop(t)
-	p.allowMessages()
 	p.until("lost", `document.body.dataset.state === "lost" && document.getElementById("state").textContent === "Not connected"`)
 	p.keep("admin-lost.png")
 }

@@ -62,8 +62,8 @@ func TestBoundaryAttack(t *testing.T) {
 		p.keep(fmt.Sprintf("playground-%d.png", width))
 	}
 
-	server.stop(t) // while the page still reads events
 	p.allowMessages()
+	server.stop(t) // while the page still reads events
 	p.until("the message that the server has stopped", `document.getElementById("state").textContent.startsWith("Not connected")`)
 }
 

@@ -42,8 +42,8 @@ func TestViews(t *testing.T) {
 	p.look("code")
 	p.click("#code-close")
 	p.wantCode("[data-lane=fail_open] .code", "\n\t\tcore.TokenBucket(core.Per(10, 5*time.Second), core.Burst(2)),\n", "\n\t\tcore.FailOpen(),\n")
-	server.stop(t)
 	p.allowMessages()
+	server.stop(t)
 	p.until("lost", `document.body.dataset.state === "lost"`)
 	p.look("lost")
 }
