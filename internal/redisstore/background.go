@@ -121,7 +121,6 @@ func (s *Store) sendCalls(ctx context.Context, n *node, calls []*Call) []error {
 	errs := make([]error, len(calls))
 	batched := len(calls) > 1
 	if batched {
-		n.checkSharding(ctx, s)
 		if err := s.send(ctx, n, calls, batch.Place[*Call]{}, nil); err != nil {
 			for i := range errs {
 				errs[i] = err // d.err may not be read: the round trip was abandoned, and may still write to the calls

@@ -197,7 +197,6 @@ func (s *Store) attempt(ctx context.Context, n *node, d *Call, until *sharedTime
 		return s.send(ctx, n, d.self[:], place, until)
 	case batch.Batched: // below
 	}
-	n.checkSharding(ctx, s)
 	switch left, err := place.Wait(ctx, until.done); {
 	case errors.Is(err, batch.ErrTimeout):
 		return s.tooLate(left, until.began)

@@ -93,8 +93,7 @@ func (n *node) awaitSharding(ctx context.Context, st *Store) (bool, error) {
 }
 
 // checkSharding returns the check that is in flight, or nil. If the sharding is not known, and no
-// attempt has just failed, it starts a check. It is called as soon as a decision waits for a batch,
-// so that the batch itself need not wait for another round trip.
+// attempt has just failed, it starts a check.
 func (n *node) checkSharding(ctx context.Context, st *Store) *shardingCheck {
 	if n.sharding.state.Load() != shardingUnknown {
 		return nil
