@@ -1,12 +1,12 @@
 package core
 
 import (
+	"cmp"
 	"context"
 	"time"
 
 	"github.com/redislimit/redislimit/internal/algorithm"
 	"github.com/redislimit/redislimit/internal/hook"
-	"github.com/redislimit/redislimit/internal/lease"
 )
 
 // An inside is what this module alone can have of the package, by package inside. Each method
@@ -31,27 +31,29 @@ func (inside) NewLimit(k *algorithm.Kind, count int64, period time.Duration, s h
 
 func (inside) LimitKey(l Limit) string { return l.key() }
 
-func (inside) Wall(now func() time.Time) Option { return wall(now) }
+func (inside) Simulate(s hook.Simulation) Option { return simulation(s) }
 
-// A wall is the clock of a test, and may be given again.
-type wall func() time.Time
+// A simulation is an option that may be given several times.
+type simulation hook.Simulation
 
-func (w wall) apply(c *config) { c.wall = w }
+func (s simulation) apply(c *config) {
+	if s.Wall != nil {
+		c.simulated.Wall = s.Wall
+	}
+	if s.Holds != nil {
+		c.simulated.Holds = s.Holds
+	}
+	if s.Leases != nil {
+		c.simulated.Leases = s.Leases
+	}
+	c.simulated.HotAsks = cmp.Or(s.HotAsks, c.simulated.HotAsks)
+	c.simulated.LeaseShare = cmp.Or(s.LeaseShare, c.simulated.LeaseShare)
+}
 
 func (inside) Driver(l *Limiter) hook.Driver {
 	return hook.Driver{
-		Renew: l.family.renewer.All,
-		Clock: l.family.renewer.Clock,
-		Drive: func(wall, mono func() time.Duration) {
-			l.family.leases.Drive(func() lease.Instant { return lease.Instant{Wall: wall(), Mono: mono(), Read: time.Now()} })
-			l.family.renewer.Drive()
-			if l.set.Store != nil {
-				l.set.Store.Drive()
-			}
-		},
-		Heat:     l.family.leases.Heat,
+		Renew:    l.family.renewer.All,
 		CloseOld: l.family.leases.CloseOld,
-		Abandon:  l.family.leases.Abandon,
 		Open:     l.family.leases.Open,
 		Latest:   func(key string) any { return l.family.leases.Look(key, l.set).Hot.Lease() },
 	}

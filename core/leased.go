@@ -146,13 +146,26 @@ func (s *leasing) settle(all []*lease.Closed) (failed []*lease.Closed) {
 	return failed
 }
 
-// newLeasing returns that of a limiter.
+// leaseConfig returns what the limiter's leases go by.
+func (f *family) leaseConfig() lease.Config {
+	c := lease.Config{Duration: f.lease, HotAsks: f.simulated.HotAsks, Share: f.simulated.LeaseShare}
+	if clocks := f.simulated.Leases; clocks != nil {
+		c.OnlyCallers = true
+		c.Clock = func() lease.Instant {
+			wall, mono := clocks()
+			return lease.Instant{Wall: wall, Mono: mono, Read: time.Now()}
+		}
+	}
+	return c
+}
+
+// newLeasing returns the leasing of a limiter.
 func newLeasing(f *family, redis *inRedis) *leasing {
 	s := &leasing{redis: redis, timeout: f.timeout}
 	take := func(ctx context.Context, set *limits.Set, key string, units int64) lease.Grant {
 		return s.take(ctx, set, key, units, f.lease)
 	}
-	s.all = lease.New(f.lease, take, s.settle, lease.Events{
+	s.all = lease.New(f.leaseConfig(), take, s.settle, lease.Events{
 		Opened: func(units int64) { f.events.tell(Event{Kind: EventLease, Cost: units}) },
 		Closed: func(units, spent int64) { f.events.tell(Event{Kind: EventLease, Cost: -units, Spent: spent}) },
 	})

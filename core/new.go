@@ -74,7 +74,7 @@ func New(client Client, name string, opts ...Option) (*Limiter, error) {
 	f.stores.open = func(limits *redisstore.Limits) *redisstore.Store {
 		return redisstore.NewStore(client, redisstore.Config{
 			Prefix: c.prefix, Limiter: name, Limits: limits, Timeout: c.timeout, MaxBatch: c.maxBatch,
-			Clock: c.wall, Hooks: hooks,
+			Clock: c.simulated.Wall, Hooks: hooks, OnlyCallers: c.simulated.Leases != nil,
 		})
 	}
 	l := f.limiter(c.limits) // last: another limiter over the client may call the hooks at once
@@ -206,7 +206,13 @@ func newFamily(name string, c *config) *family {
 	if f.now = c.clock; f.now == nil {
 		f.now = time.Now
 	}
-	f.renewer = hold.NewRenewer(f.holdEvents(), f.now, c.clock != nil)
+	holdsClock := c.simulated.Holds
+	if holdsClock == nil {
+		holdsClock = f.now
+	}
+	// Timers run by the clock of the process: by another clock, callers have to renew.
+	onlyCallers := c.clock != nil || c.simulated.Leases != nil
+	f.renewer = hold.NewRenewer(f.holdEvents(), holdsClock, onlyCallers)
 	return f
 }
 

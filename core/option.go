@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/redislimit/redislimit/internal/algorithm"
+	"github.com/redislimit/redislimit/internal/hook"
 	"github.com/redislimit/redislimit/internal/key"
 )
 
@@ -19,7 +20,7 @@ type Option interface{ apply(c *config) }
 // config is what the options of a Limiter add up to.
 type config struct {
 	clock     func() time.Time // nil for that of the process
-	wall      func() time.Time // by which windows of a calendar are sent to Redis; nil for that of the process
+	simulated hook.Simulation  // by tests
 	limits    []Limit
 	prefix    string
 	entries   int

@@ -26,11 +26,11 @@ const idleLook = time.Hour
 // A Renewer renews the Holds of a limiter, and ends them. It has a timer while there is something
 // to renew, and no goroutine that waits.
 type Renewer struct {
-	events Events
-	now    func() time.Time
-	driven bool // by Look and All, and by no timer
+	events      Events
+	now         func() time.Time
+	onlyCallers bool // renew, by Look and All; no timer does
 
-	looking sync.Mutex // held while one looks that is driven: the next sees what it has renewed
+	looking sync.Mutex // held by Look if onlyCallers: the next call sees what this one has renewed
 
 	mu     sync.Mutex
 	kept   map[*Hold]struct{}
@@ -39,20 +39,11 @@ type Renewer struct {
 	closed bool
 }
 
-// NewRenewer returns a Renewer that goes by a clock. If driven is set, it renews nothing by itself.
-func NewRenewer(events Events, now func() time.Time, driven bool) *Renewer {
-	return &Renewer{events: events, now: now, driven: driven, kept: make(map[*Hold]struct{})}
+// NewRenewer returns a Renewer that reads the time from now. If onlyCallers is set, it has no timer,
+// and renews only what is due when somebody calls Look or All: timers would run by another clock.
+func NewRenewer(events Events, now func() time.Time, onlyCallers bool) *Renewer {
+	return &Renewer{events: events, now: now, onlyCallers: onlyCallers, kept: make(map[*Hold]struct{})}
 }
-
-// Drive has only Look and All renew from now on.
-func (w *Renewer) Drive() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.driven = true
-}
-
-// Clock has w go by a clock of a test.
-func (w *Renewer) Clock(now func() time.Time) { w.now = now }
 
 // Add has the slots of h renewed until it ends. Units that h has reserved from a lease get a hold
 // of their own before the lease ends.
@@ -91,7 +82,7 @@ func (w *Renewer) add(h *Hold) {
 	}
 	w.every = every
 	switch {
-	case w.driven:
+	case w.onlyCallers:
 	case w.timer == nil:
 		w.timer = time.AfterFunc(every, w.Look)
 	default:
@@ -223,7 +214,7 @@ func (w *Renewer) lose(h *Hold) {
 // Look renews each Hold between a fourth and a third of its time after the last renewal, and
 // notices when slots are lost.
 func (w *Renewer) Look() {
-	if w.driven {
+	if w.onlyCallers {
 		w.loseAll(w.lookDriven())
 		return
 	}
@@ -264,7 +255,7 @@ func (w *Renewer) due(now time.Time) (due []*Renewal, lost []*Hold) {
 			delete(w.kept, h)
 			h.mu.Unlock()
 			continue
-		case h.slots && left <= 0 && !w.driven: // by a clock of its own it is renewed late instead
+		case h.slots && left <= 0 && !w.onlyCallers: // by a clock of its own it is renewed late instead
 			lost = append(lost, h)
 		case !h.queued && now.Sub(h.begun) >= h.lastsLocked()/4:
 			due = append(due, w.queueLocked(h))
@@ -277,7 +268,7 @@ func (w *Renewer) due(now time.Time) (due []*Renewal, lost []*Hold) {
 		}
 		h.mu.Unlock()
 	}
-	if w.every > 0 && !w.closed && !w.driven {
+	if w.every > 0 && !w.closed && !w.onlyCallers {
 		w.timer.Reset(min(next, w.every))
 	}
 	return due, lost
@@ -304,7 +295,7 @@ func (w *Renewer) queueLocked(h *Hold) *Renewal {
 	return &Renewal{Hold: h, renewer: w, expires: h.asked.Add(h.lastsLocked())}
 }
 
-// renew makes renewals, those with the least time left first: Redis may be far. If w is driven, it
+// renew makes renewals, those with the least time left first: Redis may be far. If only callers renew, it
 // returns the Holds whose slots are lost; else they are told as soon as it is known.
 func (w *Renewer) renew(due []*Renewal) (lost []*Hold) {
 	slices.SortFunc(due, func(a, b *Renewal) int { return cmp.Or(a.expires.Compare(b.expires), a.heard.Compare(b.heard)) })
@@ -350,7 +341,7 @@ func (r *Renewal) Begin() []algorithm.Handle {
 // with an error if they are not known; or with neither if nothing was renewed.
 func (r *Renewal) End(handles []algorithm.Handle, err error) {
 	r.lost = r.renewed(r.sent, handles, r.renewer.now(), err)
-	if r.lost && !r.renewer.driven {
+	if r.lost && !r.renewer.onlyCallers {
 		r.lost = false
 		r.renewer.lose(r.Hold)
 	}

@@ -18,10 +18,9 @@ type Core[Limiter, Reservation, Result, Option, Limit, Event any] interface {
 	NewLimit(k *algorithm.Kind, count int64, period time.Duration, s LimitSettings) Limit
 	// LimitKey returns what the Redis key of a limit ends with.
 	LimitKey(l Limit) string
-	// Wall has a limiter of core.New find the windows of a calendar by a clock of the module's own
-	// suites, which also drive that of Redis.
-	Wall(now func() time.Time) Option
-	// Driver returns what tests do to a limiter in place of its clocks and timers.
+	// Simulate returns an option for tests.
+	Simulate(s Simulation) Option
+	// Driver returns what tests do in place of a limiter's timers.
 	Driver(l *Limiter) Driver
 	// NewStub returns the limiter called name that s answers for.
 	NewStub(name string, opts []Option, s Stub) (*Limiter, error)
@@ -71,21 +70,30 @@ type LimitSettings struct {
 	Name    string
 }
 
-// A Driver is what tests do to a core.Limiter in place of its clocks and timers.
+// A Simulation runs a Limiter by the clocks of a test, so that one test can have several processes
+// whose clocks differ. A field that is nil or 0 leaves the Limiter as it is. If several Simulations
+// are given, each field is that of the last one that sets it.
+type Simulation struct {
+	// Wall is the wall clock of the process, by which a Limiter over Redis finds calendar windows.
+	Wall func() time.Time
+	// Holds is the clock of the process by which held units and slots are renewed and expire.
+	Holds func() time.Time
+	// Leases are the clocks by which leases end. With them, nothing happens in the background:
+	// nothing is renewed or closed until the test calls the functions of Driver, and what the
+	// Limiter otherwise sends at the same time is sent one after the other.
+	Leases func() (wall, mono time.Duration)
+	// HotAsks is how often a key is asked for before it gets a lease, and LeaseShare the share of the
+	// remaining units that a lease takes (3 means a third).
+	HotAsks, LeaseShare int64
+}
+
+// A Driver has what a Limiter does in the background, for tests that do it themselves, and shows
+// the leases.
 type Driver struct {
-	// Renew renews at once all that is kept from expiring, as the limiter does now and then.
+	// Renew renews everything that is kept from expiring.
 	Renew func()
-	// Clock has what is held go by a clock of a test.
-	Clock func(now func() time.Time)
-	// Drive has leases go by clocks of a test, and closes and renews none in the background.
-	// Renewals and settlements are sent one after the other.
-	Drive func(wall, mono func() time.Duration)
-	// Heat has a key be hot when it was asked for so often, and a lease take such a share.
-	Heat func(asks, share int64)
 	// CloseOld closes the leases whose time has come.
 	CloseOld func()
-	// Abandon forgets all leases, as if the process had died.
-	Abandon func()
 	// Open returns how many leases are open.
 	Open func() int
 	// Latest identifies the lease of a key.

@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"sync/atomic"
@@ -25,6 +26,8 @@ type Leases struct {
 	settle func([]*Closed) (failed []*Closed) // it waits for the replies
 	events Events
 
+	onlyCallers bool // see Config
+
 	underWay atomic.Int32 // exchanges, and leases that are being closed and settled: Close waits for them
 
 	mu      sync.Mutex
@@ -32,7 +35,6 @@ type Leases struct {
 	running bool // the goroutine that closes them
 	closed  bool // no more are taken
 	lost    Lost // since it is closed
-	driven  bool // by a test: there is no such goroutine, and nobody waits for an exchange
 }
 
 // A TakeFunc has Redis hold units of a key for as long as a lease lasts.
@@ -45,16 +47,40 @@ type Grant struct {
 	Remaining int64              // beside them
 }
 
-// New returns the Leases of a limiter, which last for d. settle has Redis settle what was closed,
-// and returns what it could not.
-func New(d time.Duration, take TakeFunc, settle func([]*Closed) (failed []*Closed), events Events) *Leases {
-	begun := time.Now()
+// A Config says how the leases of a limiter work. Every field but Duration has a default, which
+// services use; tests set the others to run several processes with clocks of their own.
+type Config struct {
+	Duration time.Duration  // of a lease
+	Clock    func() Instant // nil means the clocks of this process
+
+	// OnlyCallers means that nothing runs in the background: a lease is closed when a caller notices
+	// that it is over, or calls CloseOld, and no caller waits for another one's exchange.
+	OnlyCallers bool
+
+	HotAsks int64 // how often a key is asked for before it gets a lease; 0 means HotAsks
+	Share   int64 // a lease takes one part in Share of what remains; 0 means share
+}
+
+// New returns the Leases of a limiter. settle has Redis settle what was closed, and returns what it
+// could not.
+func New(c Config, take TakeFunc, settle func([]*Closed) (failed []*Closed), events Events) *Leases {
+	if c.Clock == nil {
+		c.Clock = processClock()
+	}
+	hot := newHotKeys(c.Duration)
+	hot.asks, hot.share = cmp.Or(c.HotAsks, HotAsks), cmp.Or(c.Share, share)
 	return &Leases{
-		d: d, hot: newHotKeys(d), take: take, settle: settle, events: events, open: make(map[*Lease]struct{}),
-		now: func() Instant {
-			now := time.Now()
-			return Instant{time.Duration(now.UnixNano()), now.Sub(begun), now}
-		},
+		d: c.Duration, hot: hot, now: c.Clock, onlyCallers: c.OnlyCallers,
+		take: take, settle: settle, events: events, open: make(map[*Lease]struct{}),
+	}
+}
+
+// processClock returns a function that reads the clocks of this process.
+func processClock() func() Instant {
+	begun := time.Now()
+	return func() Instant {
+		now := time.Now()
+		return Instant{time.Duration(now.UnixNano()), now.Sub(begun), now}
 	}
 }
 
@@ -186,7 +212,7 @@ func (ls *Leases) beside(f func()) {
 		defer ls.underWay.Add(-1)
 		f()
 	}
-	if ls.driven {
+	if ls.onlyCallers {
 		run()
 	} else {
 		go run()
@@ -212,7 +238,7 @@ func (ls *Leases) change(h *HotKey, seen *Lease, now Instant) (old *Closed, unit
 // none, or others wait for all of its units.
 func (ls *Leases) Awaited(h *HotKey, n int64) <-chan struct{} {
 	x := h.exchange.Load()
-	if x == nil || ls.driven {
+	if x == nil || ls.onlyCallers {
 		return nil
 	}
 	if x.room.Add(-n) < 0 {
@@ -258,7 +284,7 @@ func (ls *Leases) add(le *Lease) bool {
 		return false
 	}
 	ls.open[le] = struct{}{}
-	if !ls.running && !ls.driven {
+	if !ls.running && !ls.onlyCallers {
 		ls.running = true
 		go ls.run()
 	}
@@ -348,7 +374,7 @@ func (ls *Leases) Drop(key string) {
 	}
 	ls.close(all, ls.now())
 	for _, h := range keys {
-		for !ls.driven && h.settling.Load() > 0 { // each takes as long as two calls to Redis at most
+		for !ls.onlyCallers && h.settling.Load() > 0 { // each takes as long as two calls to Redis at most
 			time.Sleep(time.Millisecond)
 		}
 	}
@@ -378,23 +404,6 @@ func (ls *Leases) Close() (lost Lost) {
 	defer ls.mu.Unlock()
 	lost, ls.lost = ls.lost, lost
 	return lost
-}
-
-// Drive has leases go by a clock of a test, and none be closed in the background.
-func (ls *Leases) Drive(now func() Instant) { ls.driven, ls.now = true, now }
-
-// Heat has a key be hot when it was asked for so often, and a lease take such a share of what
-// remains.
-func (ls *Leases) Heat(asks, share int64) { ls.hot.asks, ls.hot.share = asks, share }
-
-// Abandon forgets all leases, as if the process had died.
-func (ls *Leases) Abandon() {
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	for le := range ls.open {
-		le.state.Store(leaseClosed)
-	}
-	clear(ls.open)
 }
 
 // Open returns how many leases are open.

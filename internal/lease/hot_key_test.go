@@ -100,7 +100,7 @@ func TestCloseWaits(t *testing.T) {
 				time.Sleep(time.Second)
 				return Grant{}
 			}
-			ls := New(hotFor, take, func([]*Closed) []*Closed { return nil }, Events{Closed: func(int64, int64) { time.Sleep(time.Second) }})
+			ls := New(Config{Duration: hotFor}, take, func([]*Closed) []*Closed { return nil }, Events{Closed: func(int64, int64) { time.Sleep(time.Second) }})
 			h := &HotKey{remaining: 1000}
 			if exchange {
 				h.asked(ls.Now().Mono, ls.d, 10, 10)
@@ -124,7 +124,7 @@ func TestDropWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		settled := 0
 		settle := func([]*Closed) []*Closed { time.Sleep(time.Second); settled++; return nil }
-		ls := New(hotFor, nil, settle, Events{Closed: func(int64, int64) {}})
+		ls := New(Config{Duration: hotFor}, nil, settle, Events{Closed: func(int64, int64) {}})
 		h := ls.hot.add(ls.hot.set(ls.hot.hash("k")), "k", &limits.Set{}, ls.Now().Mono)
 		spent := &Lease{hot: h, lasts: ls.d, units: 1}
 		h.lease.Store(spent)
@@ -154,7 +154,7 @@ func TestExchange(t *testing.T) {
 			begun, settled := time.Now(), 0
 			take := func(context.Context, *limits.Set, string, int64) Grant { time.Sleep(takes); return Grant{} }
 			settle := func([]*Closed) []*Closed { time.Sleep(settles); settled++; return nil }
-			ls := New(hotFor, take, settle, Events{Closed: func(int64, int64) {}})
+			ls := New(Config{Duration: hotFor}, take, settle, Events{Closed: func(int64, int64) {}})
 			h := &HotKey{remaining: c.remaining}
 			h.asked(ls.Now().Mono, ls.d, 10, 10)
 			last := &Lease{hot: h, lasts: ls.d, units: 2}
@@ -188,7 +188,7 @@ func TestExchangeEnds(t *testing.T) {
 			runtime.Goexit()
 			return Grant{}
 		}
-		ls, h := New(hotFor, take, nil, Events{}), &HotKey{remaining: 1000}
+		ls, h := New(Config{Duration: hotFor}, take, nil, Events{}), &HotKey{remaining: 1000}
 		for i := range 2 {
 			h.asked(ls.Now().Mono, ls.d, 10, 10)
 			ls.Exchange(t.Context(), h, 1, nil, ls.Now())
@@ -206,7 +206,7 @@ func TestExchangeEnds(t *testing.T) {
 func TestClosedInTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		ls := New(hotFor, nil, func([]*Closed) []*Closed { time.Sleep(time.Second); return nil }, Events{Closed: func(int64, int64) {}})
+		ls := New(Config{Duration: hotFor}, nil, func([]*Closed) []*Closed { time.Sleep(time.Second); return nil }, Events{Closed: func(int64, int64) {}})
 		for range 2 {
 			ls.add(&Lease{hot: &HotKey{}, lasts: hotFor, units: 1, sent: ls.Now(), granted: ls.Now()})
 			time.Sleep(hotFor / 2)

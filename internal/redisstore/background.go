@@ -63,7 +63,7 @@ func (s *Store) sendBackground(ctx context.Context, n *node, calls []Background)
 			defer func() { <-places }()
 			s.sendChunk(ctx, n, calls[i:i+1])
 		})
-		if s.driven {
+		if s.OnlyCallers {
 			inFlight.Wait()
 		}
 	}

@@ -111,7 +111,7 @@ func (s *Store) execute(ctx context.Context, n *node, calls []*Call) error {
 	switch {
 	case len(calls) == 1: // below
 	case s.servers.cluster != nil && !n.allowsOneScript():
-		n.checkSharding(ctx, s) // so that later batches may be one script
+		n.checkSharding(ctx, s)                  // so that later batches may be one script
 		return s.sendPipelined(ctx, n, 1, calls) // the keys of each call have one hash slot
 	default:
 		if oneScript, err := n.awaitSharding(ctx, s); err != nil {

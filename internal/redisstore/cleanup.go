@@ -120,7 +120,7 @@ func replyLost(err error) bool {
 func (cs *cleanups) add(s *Store, c cleanup) {
 	switch {
 	case !cs.note(c):
-	case s.driven:
+	case s.OnlyCallers:
 		cs.free(s)
 	default:
 		go cs.free(s)
@@ -158,9 +158,9 @@ func (cs *cleanups) begin() bool {
 
 // Later runs f, which makes a call to Redis, in a goroutine that Close waits for, and then calls
 // ended with the error of f. It runs nothing and reports false if there are too many such
-// goroutines, or if s is driven.
+// goroutines, or if only callers may make calls.
 func (s *Store) Later(f func() error, ended func(error)) bool {
-	if s.driven || !s.cleanups.begin() {
+	if s.OnlyCallers || !s.cleanups.begin() {
 		return false
 	}
 	go func() {

@@ -26,6 +26,12 @@ type Config struct {
 	MaxBatch        int              // the most decisions in one round trip; 1 means that none share
 	Clock           func() time.Time // the clock of this process, for limits that need it; nil means time.Now
 	Hooks           *Hooks           // or nil. The pointer identifies the limiter: Stores with the same one are notified once
+
+	// OnlyCallers is for tests that need a fixed order of calls. A call that leaves something to be
+	// freed frees it before it returns, Later runs nothing, and Background makes one call after the
+	// other if they cannot share a script. Calls that outlive their callers, sharding checks and
+	// probes still have goroutines of their own.
+	OnlyCallers bool
 }
 
 // Hooks notify a limiter of what happens to its calls and servers. Any of them may be nil. The
@@ -71,7 +77,6 @@ type Store struct {
 	number           uint64                             // identifies the Store in the keys of combined
 	timed            bool                               // a constant depends on the time
 	subscription     *health.Subscription               // nil for a Store of Together
-	driven           bool                               // see Drive; false for a Store of Together, which holds nothing
 
 	head string // a Redis key up to the user's key: "rl:api:{"
 }
@@ -151,12 +156,6 @@ func (s *Store) Close() {
 }
 
 func (s *Store) closed() bool { return s.subscription != nil && s.subscription.Closed() }
-
-// Drive is for a test that plays the network and wants calls in a fixed order. From then on the
-// call that leaves something to be freed frees it before it returns, Later runs nothing, and
-// Background calls that cannot share a script are made one after the other. Calls that outlive
-// their callers, sharding checks and probes still have goroutines of their own.
-func (s *Store) Drive() { s.driven = true }
 
 // probe charges one unit to keys that nothing else uses, in the hash slot of k, and returns nil if
 // that works. It needs everything that a decision needs, in one round trip. The windows of its

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/hook"
 	"github.com/redislimit/redislimit/internal/inside"
 	"github.com/redislimit/redislimit/internal/testkit/check"
 	"github.com/redislimit/redislimit/internal/testkit/limits"
@@ -86,9 +87,9 @@ func settleLate(t *testing.T, s Store, limit maker) {
 // instant than the expiry: after a step back, or a failover. What may not have expired yet is not over.
 func settleByOwnClock(t *testing.T, s Store, limit maker) {
 	s.needsRedis(t, "it has one clock")
-	lim := s.limiter(t, "own", limit(core.PerHour(100)), limits.Hold(time.Minute, limit(core.PerHour(100))))
 	now := time.Now()
-	inside.Core.Driver(lim).Clock(func() time.Time { return now })
+	clock := inside.Core.Simulate(hook.Simulation{Holds: func() time.Time { return now }})
+	lim := s.limiter(t, "own", limit(core.PerHour(100)), limits.Hold(time.Minute, limit(core.PerHour(100))), clock)
 	over, lasts, known := reserve(t, lim, "over", 60), reserve(t, lim, "lasts", 60), reserve(t, lim, "known", 60)
 	for _, key := range []string{"over", "lasts"} {
 		s.Redis.Del(t.Context(), "rl:own:{"+key+"}:"+limits.Key(lim.Limits()[0]))

@@ -318,16 +318,15 @@ func unlimitedWaits(t *testing.T, s Store) {
 func unlimitedLease(t *testing.T, s Store) {
 	s.needsRedis(t, "leases are of Redis")
 	for _, more := range []core.Option{core.Options(), core.Ban(time.Minute)} {
-		lim := s.limiter(t, "lease", core.FixedWindow(core.PerHour(1e6)), core.Lease(time.Second), more)
-		driver := inside.Core.Driver(lim)
-		driver.Heat(2, 8)
+		lim := s.limiter(t, "lease", core.FixedWindow(core.PerHour(1e6)), core.Lease(time.Second), more,
+			inside.Core.Simulate(hook.Simulation{HotAsks: 2}))
 		for _, l := range []*core.Limiter{with(t, lim, core.Unlimited()), with(t, lim, core.FixedWindow(core.PerHour(0)))} {
 			for range 20 {
 				if res := allowN(t, l, "k", 1); res.Source == core.SourceLease {
 					t.Errorf("%v: %+v", l.Limits(), res)
 				}
 			}
-			if n := driver.Open(); n != 0 {
+			if n := inside.Core.Driver(lim).Open(); n != 0 {
 				t.Errorf("%v: %d leases are open", l.Limits(), n)
 			}
 		}

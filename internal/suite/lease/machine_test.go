@@ -40,13 +40,15 @@ func (h *history) boot(id int) *machine {
 		m.rate = 1 - 0.001*float64(h.random.IntN(2)) // slow: the dangerous direction
 	}
 	wrong := time.Duration(h.random.Int64N(int64(historyPeriods[0]))) - historyPeriods[0]/2 // by its clock it may be another window
-	clock := inside.Core.Wall(func() time.Time { return h.driven.Now().Add(wrong) })
-	lim, err := core.New(m, "lease", limitOptions(h.with(m.count, 1), clock, core.Lease(leased), core.FailClosed(),
+	clocks := inside.Core.Simulate(hook.Simulation{
+		Wall:    func() time.Time { return h.driven.Now().Add(wrong) },
+		Leases:  func() (wall, mono time.Duration) { return m.wall(), m.mono() },
+		HotAsks: int64(2 + h.random.IntN(2)), LeaseShare: int64(1 + h.random.IntN(3)),
+	})
+	lim, err := core.New(m, "lease", limitOptions(h.with(m.count, 1), clocks, core.Lease(leased), core.FailClosed(),
 		core.Timeout(time.Minute), core.DenyCache(0), core.Hold(2*leased), core.MaxBatch(1))...)
 	check.Need(h.t, err)
 	m.Limiter, m.Driver = lim, inside.Core.Driver(lim)
-	m.Drive(m.wall, m.mono)
-	m.Heat(int64(2+h.random.IntN(2)), int64(1+h.random.IntN(3)))
 	return m
 }
 
@@ -113,7 +115,6 @@ func (m *machine) die() {
 	if leases > 0 {
 		h.happened("died with a lease")
 	}
-	m.Abandon()
 	h.machines[m.id] = h.boot(m.id)
 }
 

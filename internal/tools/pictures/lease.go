@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/hook"
 	"github.com/redislimit/redislimit/internal/inside"
 )
 
@@ -89,7 +90,8 @@ func drawLease(ctx context.Context, w *environment) (string, error) {
 }
 
 func (p *leasing) start(w *environment) error {
-	lim, err := core.New(w.client, "story-lease", core.TokenBucket(core.PerSecond(leaseRate)), core.Lease(200*time.Millisecond),
+	clocks := hook.Simulation{Leases: func() (wall, mono time.Duration) { return p.clock, p.clock }}
+	lim, err := core.New(w.client, "story-lease", inside.Core.Simulate(clocks), core.TokenBucket(core.PerSecond(leaseRate)), core.Lease(200*time.Millisecond),
 		core.Prefix("rl-pictures"), core.DenyCache(0), core.FailClosed(), core.Timeout(time.Minute),
 		core.Observe(func(_ context.Context, e core.Event) {
 			if e.Kind == core.EventLease {
@@ -102,7 +104,6 @@ func (p *leasing) start(w *environment) error {
 		return err
 	}
 	p.Limiter = lim
-	inside.Core.Driver(lim).Drive(func() time.Duration { return p.clock }, func() time.Duration { return p.clock })
 	return nil
 }
 
