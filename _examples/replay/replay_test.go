@@ -36,8 +36,7 @@ func generated(t *testing.T, n int) string {
 	return replayed(t, "", "-generate", fmt.Sprint(n))
 }
 
-// TestGolden compares what is printed of a made log with the file. After a change of it: go test ./_examples/replay -update. .ci/smoke-replay
-// compares docs/recipes.md, whose log has a million lines.
+// TestGolden compares what is printed of a made log with the file. After a change of it: go test ./_examples/replay -update.
 func TestGolden(t *testing.T) {
 	got := replayed(t, generated(t, 20_000),
 		"-limit", "token_bucket 100/1m", "-limit", "fixed_window 1000/1h aligned", "-limit", "leaky_bucket 100/1m burst=10", "-top", "4")
@@ -50,6 +49,26 @@ func TestGolden(t *testing.T) {
 	want, err := os.ReadFile(golden)
 	if err != nil || got != string(want) {
 		t.Errorf("%v; got\n%s\nwant\n%s", err, got, want)
+	}
+}
+
+// TestRecipe does what docs/recipes.md says: of a log of a million lines, 100 requests a minute deny
+// what the document shows, and 60 a minute deny four clients, none of which is a person.
+func TestRecipe(t *testing.T) {
+	t.Parallel()
+	document, err := os.ReadFile("../../docs/recipes.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	requests := generated(t, 1_000_000)
+	if got := replayed(t, requests, "-limit", "token_bucket 100/1m"); !strings.Contains(string(document), got) {
+		t.Errorf("docs/recipes.md does not have:\n%s", got)
+	}
+	got := replayed(t, requests, "-limit", "token_bucket 60/1m", "-top", "9")
+	_, got, _ = strings.Cut(got, "\nDenied most")
+	got, _, _ = strings.Cut(got, "\n\n")
+	if clients := strings.Count(got, "\n") - 1; clients != 4 || strings.Contains(got, "\n10.") {
+		t.Errorf("60 a minute deny these, want four clients that are no people:\nDenied most%s", got)
 	}
 }
 

@@ -1,0 +1,145 @@
+package apps
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/redislimit/redislimit/internal/testkit/check"
+)
+
+// TestFirstSteps does what a new user does: the "go get" of a document, its first program, "go mod
+// tidy" and a build, with an empty module cache. The library comes from its own address, behind
+// which git finds a clone of HEAD. A release tests its tags in the same way: REDISLIMIT_CLONE names
+// the clone that has them, and REDISLIMIT_VERSION the version.
+//
+// Until the first release, the modules beside the main one require a commit of the main branch.
+// When they do not compile with it any more, or it is gone, take a newer one:
+//
+//	version=v0.0.0-$(TZ=UTC git log -1 --date=format-local:%Y%m%d%H%M%S --abbrev=12 --format=%cd-%h COMMIT)
+//	for mod in */go.mod; do go mod edit -require=github.com/redislimit/redislimit@$version $mod; done
+//
+// and then "go mod tidy" in each folder that has a go.mod.
+func TestFirstSteps(t *testing.T) {
+	root, err := filepath.Abs(filepath.Join("..", ".."))
+	check.Need(t, err)
+	clone := cmp.Or(os.Getenv("REDISLIMIT_CLONE"), filepath.Join(scratch, "clone"))
+	if os.Getenv("REDISLIMIT_CLONE") == "" {
+		run(t, root, "git", "clone", "-q", "--no-local", root, clone)
+	}
+	setUserEnvironment(t, clone)
+
+	documents := []string{"README.md", "docs/metrics.md"}
+	more, err := filepath.Glob(filepath.Join(root, "_examples", "*", "README.md"))
+	check.Need(t, err)
+	for _, path := range more {
+		relative, err := filepath.Rel(root, path)
+		check.Need(t, err)
+		documents = append(documents, relative)
+	}
+	var got []string
+	for i, name := range documents {
+		text, err := os.ReadFile(filepath.Join(root, name))
+		check.Need(t, err)
+		get := regexp.MustCompile("`go get ([^`]+)`").FindSubmatch(text)
+		if get == nil || !strings.Contains(string(text), "`go mod tidy`") {
+			t.Errorf("%s does not say what to get, or does not mention `go mod tidy`", name)
+			continue
+		}
+		module := string(get[1])
+		got = append(got, module)
+		if version := os.Getenv("REDISLIMIT_VERSION"); version != "" {
+			module += "@" + version
+		}
+		dir := filepath.Join(scratch, fmt.Sprint("user-", i))
+		check.Need(t, os.Mkdir(dir, 0o750))
+		check.Need(t, os.WriteFile(filepath.Join(dir, "main.go"), []byte(firstProgram(string(text))), 0o600))
+		run(t, dir, "go", "mod", "init", "example.com/user")
+		run(t, dir, "go", "get", module)
+		run(t, dir, "go", "mod", "tidy")
+		run(t, dir, "go", "build", "-o", os.DevNull, ".")
+		if name == "README.md" {
+			testModulesOfUser(t, dir)
+		}
+	}
+	for _, module := range strings.Fields(run(t, root, "git", "ls-files", "*/go.mod")) {
+		module = strings.TrimSuffix(module, "/go.mod")
+		if !strings.HasPrefix(module, ".") && !strings.HasPrefix(module, "_") && !slices.Contains(got, library+"/"+module) {
+			t.Errorf("no document says how to get %s", module)
+		}
+	}
+}
+
+// setUserEnvironment gives commands an empty module cache, and a git that finds the library in clone.
+// Modules of others come from the usual module cache, if they are there.
+func setUserEnvironment(t *testing.T, clone string) {
+	t.Helper()
+	env := func(name string) string {
+		out, err := exec.CommandContext(t.Context(), "go", "env", name).Output()
+		check.Need(t, err)
+		return strings.TrimSpace(string(out))
+	}
+	for name, value := range map[string]string{
+		"GOPROXY": "file://" + env("GOMODCACHE") + "/cache/download," + env("GOPROXY"),
+		"GOSUMDB": "off", "GOPRIVATE": library, "GOMODCACHE": filepath.Join(scratch, "modules"), "GOTOOLCHAIN": "local",
+		"GOFLAGS":            strings.TrimSpace(env("GOFLAGS") + " -trimpath -modcacherw -buildvcs=false"),
+		"GIT_ALLOW_PROTOCOL": "file", "GIT_CONFIG_COUNT": "1",
+		"GIT_CONFIG_KEY_0": "url.file://" + clone + ".insteadOf", "GIT_CONFIG_VALUE_0": "https://" + library,
+	} {
+		t.Setenv(name, value)
+	}
+}
+
+// firstProgram returns the first Go code of a document as a program. docs/metrics.md begins with a
+// part of one.
+func firstProgram(document string) string {
+	_, code, _ := strings.Cut(document, "```go\n")
+	code, _, _ = strings.Cut(code, "```")
+	if strings.HasPrefix(code, "package") {
+		return code
+	}
+	return `package main
+
+import (
+	"` + library + `/core"
+	otellimit "` + library + `/otel"
+	"github.com/redis/go-redis/v9"
+)
+
+func main() {
+	rdb := redis.NewClient(&redis.Options{})
+	` + code + `
+	_ = lim
+}
+`
+}
+
+// testModulesOfUser compares what a service with net/http compiles and what its go.sum names with
+// what the library needs: it brings no framework along.
+func testModulesOfUser(t *testing.T, dir string) {
+	t.Helper()
+	compiled := strings.Fields(run(t, dir, "go", "list", "-deps", "-f", "{{with .Module}}{{if not .Main}}{{.Path}}{{end}}{{end}}", "."))
+	slices.Sort(compiled)
+	want := []string{
+		"github.com/cespare/xxhash/v2", // of go-redis
+		"github.com/felixge/httpsnoop", // of nethttp: it keeps the optional interfaces of a ResponseWriter
+		"github.com/redis/go-redis/v9",
+		library,
+		"go.uber.org/atomic", // of go-redis
+		"golang.org/x/sys",   // of xxhash
+	}
+	if compiled = slices.Compact(compiled); !slices.Equal(compiled, want) {
+		t.Errorf("a service with net/http compiles the modules %q, want %q", compiled, want)
+	}
+	sums, err := os.ReadFile(filepath.Join(dir, "go.sum"))
+	check.Need(t, err)
+	if found := regexp.MustCompile(`(?m)^\S*(gin-gonic|labstack|gofiber|valyala|gopher-lua|opentelemetry|google\.golang\.org)\S*`).FindAll(sums, -1); found != nil {
+		t.Errorf("the go.sum of a service with net/http names %q", found)
+	}
+}

@@ -1,0 +1,103 @@
+package apps
+
+import (
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/redislimit/redislimit/internal/testkit/check"
+)
+
+// TestCopied copies the code of each example to an empty module, in which it must compile. What
+// has a main function is tested further below.
+func TestCopied(t *testing.T) {
+	for _, name := range packages {
+		buildCopy(t, name)
+	}
+	for _, name := range apps {
+		binary(t, name)
+	}
+}
+
+// TestPlumbing compares what has nothing to do with limits: it is the same in each app.
+func TestPlumbing(t *testing.T) {
+	plumbing := func(name string) string {
+		code, err := os.ReadFile(folderOf(name) + "/main.go")
+		check.Need(t, err)
+		_, rest, ok := strings.Cut(string(code), "\n// What follows is not about limits")
+		if !ok {
+			t.Errorf("%s/main.go does not say where the part about limits ends", name)
+		}
+		return rest
+	}
+	for _, name := range apps[1:] {
+		if plumbing(name) != plumbing(apps[0]) {
+			t.Errorf("%s and %s differ in what is not about limits", name, apps[0])
+		}
+	}
+}
+
+// TestFlags starts each app with flags that are wrong. It ends at once, and says in one line what is
+// wrong and what to do.
+func TestFlags(t *testing.T) {
+	for _, name := range apps {
+		path := binary(t, name)
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			running := start(t, name)
+			inUse := strings.TrimPrefix(running.url, "http://")
+			for _, c := range []struct{ want, flags string }{
+				{`"redis://localhost" is not a flag`, "redis://localhost"},
+				{`redis://localhost:6379\n$`, "-redis localhost:6379"},
+				{`redis://localhost:6379\n$`, "-redis redis://:secret@localhost:port"},
+				{`-addr 127\.0\.0\.1:8081\n$`, "-addr " + inUse},
+			} {
+				cmd := exec.CommandContext(t.Context(), path, strings.Fields(c.flags)...)
+				cmd.Env = append(os.Environ(), "ADMIN_PASSWORD=opensesame")
+				var stderr strings.Builder
+				cmd.Stderr = &stderr
+				if err := cmd.Run(); err == nil {
+					t.Errorf("%s: it ends without an error", c.flags)
+				}
+				if got := stderr.String(); strings.Count(got, "\n") != 1 || !regexp.MustCompile(c.want).MatchString(got) {
+					t.Errorf("%s: %q, want one line with %q", c.flags, got, c.want)
+				}
+			}
+			running.stop(t)
+		})
+	}
+}
+
+// TestSuggestions runs the commands that each app prints, on all addresses of the machine. Some
+// request is denied.
+func TestSuggestions(t *testing.T) {
+	denied := regexp.MustCompile(`(?m)^((HTTP/1\.1 )?429|grpc-status: 8)|too many calls`)
+	for _, name := range apps {
+		binary(t, name)
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := startAt(t, name, ":0")
+			if !strings.HasPrefix(p.url, "http://localhost:") {
+				t.Errorf("on all addresses it listens on %q, want http://localhost:port", p.url)
+			}
+			// curl asks nobody else, and does not wait for ever.
+			cmd := exec.CommandContext(t.Context(), "bash", "-c",
+				`curl() { command curl -q --noproxy '*' --max-time 30 "$@"; }`+"\n"+p.suggested())
+			var stderr strings.Builder
+			cmd.Stderr = &stderr
+			answers, err := cmd.Output()
+			if err != nil {
+				t.Errorf("the commands fail: %v\n%s", err, stderr.String())
+			}
+			if !denied.Match(answers) {
+				t.Errorf("nothing that it suggests shows a denial: %s", answers)
+			}
+			if name == "metrics" && (!strings.Contains(string(answers), "\nredislimit_decisions_total") || strings.Contains(string(answers), "alice\"")) {
+				t.Errorf("it does not suggest /metrics, or /metrics names a user: %s", answers)
+			}
+			p.stop(t)
+		})
+	}
+}
