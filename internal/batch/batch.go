@@ -31,11 +31,11 @@ const (
 	// short is a short one: to wait for it costs less than a larger batch saves. With 0.3 ms of
 	// network latency and 16 callers, two batches in flight did a tenth less than four.
 	short = 250 * time.Microsecond
-	// lookAfter is the least time until look is called. stalled is for how long nothing has begun
+	// minStallDelay is the least time until look is called. stalled is for how long nothing has begun
 	// when look assumes that all in flight hang. To look each ms took as much of the process's CPU
 	// as larger batches save.
-	lookAfter = 5 * time.Millisecond
-	stalled   = time.Millisecond
+	minStallDelay = 5 * time.Millisecond
+	stalled       = time.Millisecond
 	// maxWaiting bounds how many calls wait.
 	maxWaiting = 1 << 16
 )
@@ -53,7 +53,7 @@ type Bound struct {
 
 // A Batcher batches the calls to one server. It is safe for concurrent use.
 type Batcher[T any] struct {
-	most      Bound
+	bound     Bound
 	weigh     func(T) int64
 	run       RunFunc[T]
 	abandoned func(call T, err error)
@@ -67,7 +67,7 @@ type Batcher[T any] struct {
 	lastReply time.Time     // when the last one was
 	began     time.Time     // when a batch last did
 	timer     *time.Timer   // calls look; made when it is first needed
-	looking   bool          // it runs
+	scheduled bool          // it runs
 }
 
 // A batch is calls that go together.
@@ -91,8 +91,8 @@ type member[T any] struct {
 
 // New returns a Batcher of batches that run carries out. abandoned is called with the outcome of a
 // call whose caller has left since its batch was started.
-func New[T any](most Bound, weigh func(T) int64, run RunFunc[T], abandoned func(call T, err error)) *Batcher[T] {
-	return &Batcher[T]{most: most, weigh: weigh, run: run, abandoned: abandoned}
+func New[T any](bound Bound, weigh func(T) int64, run RunFunc[T], abandoned func(call T, err error)) *Batcher[T] {
+	return &Batcher[T]{bound: bound, weigh: weigh, run: run, abandoned: abandoned}
 }
 
 // A Place is where a call waits: its batch, and which member of that it is. Of one that goes alone
@@ -117,7 +117,7 @@ const (
 func (b *Batcher[T]) Enter(ctx context.Context, call T) (Place[T], Way) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if len(b.waiting) == 0 && b.inFlight < b.roomLocked() {
+	if len(b.waiting) == 0 && b.inFlight < b.maxInFlightLocked() {
 		b.inFlight++
 		return Place[T]{batcher: b}, Alone
 	}
@@ -125,7 +125,7 @@ func (b *Batcher[T]) Enter(ctx context.Context, call T) (Place[T], Way) {
 		return Place[T]{}, Full
 	}
 	weight, last := b.weigh(call), len(b.waiting)-1
-	if last < 0 || len(b.waiting[last].members) == b.most.Calls || b.waiting[last].weight+weight > b.most.Weight {
+	if last < 0 || len(b.waiting[last].members) == b.bound.Calls || b.waiting[last].weight+weight > b.bound.Weight {
 		b.waiting = append(b.waiting, &batch[T]{ctx: context.WithoutCancel(ctx), done: make(chan struct{})})
 		last++
 	}
@@ -134,33 +134,33 @@ func (b *Batcher[T]) Enter(ctx context.Context, call T) (Place[T], Way) {
 	to.weight += weight
 	b.calls++
 	place := Place[T]{b, to, len(to.members) - 1}
-	if b.inFlight < b.roomLocked() {
+	if b.inFlight < b.maxInFlightLocked() {
 		go b.runBatches(b.takeLocked())
 	} else {
-		b.lookLaterLocked()
+		b.scheduleStalledLocked()
 	}
 	return place, Batched
 }
 
-// roomLocked returns how many calls and batches may be in flight:
+// maxInFlightLocked returns how many calls and batches may be in flight:
 //
 //	maxInFlightSlow  where round trips are slow, and the first batch that waits is full
 //	Bound.Batches    where they are short or not known yet, once a batch is in flight, and the one that waits is not full
 //	Bound.InFlight   else
-func (b *Batcher[T]) roomLocked() int {
+func (b *Batcher[T]) maxInFlightLocked() int {
 	full := len(b.waiting) > 0 && b.fullLocked()
 	switch {
 	case full && b.roundTrip > slow:
 		return maxInFlightSlow
 	case !full && b.batches > 0 && b.roundTrip < short:
-		return b.most.Batches
+		return b.bound.Batches
 	}
-	return b.most.InFlight
+	return b.bound.InFlight
 }
 
 // fullLocked reports whether the first batch that waits takes no more calls.
 func (b *Batcher[T]) fullLocked() bool {
-	return len(b.waiting) > 1 || len(b.waiting[0].members) == b.most.Calls
+	return len(b.waiting) > 1 || len(b.waiting[0].members) == b.bound.Calls
 }
 
 // Release ends a call that went alone. It starts the next batch, if one waits.
@@ -179,46 +179,46 @@ func (p Place[T]) Release() {
 // nextLocked takes the batch that is to start after another has returned, if there is one.
 func (b *Batcher[T]) nextLocked() *batch[T] {
 	b.inFlight--
-	if len(b.waiting) > 0 && b.inFlight < b.roomLocked() {
+	if len(b.waiting) > 0 && b.inFlight < b.maxInFlightLocked() {
 		return b.takeLocked()
 	}
-	b.lookLaterLocked()
+	b.scheduleStalledLocked()
 	return nil
 }
 
-// lookBoundLocked returns when look may start a batch: fewer than most are in flight, and nothing
+// stalledBoundLocked returns when look may start a batch: fewer than most are in flight, and nothing
 // has begun for after.
-func (b *Batcher[T]) lookBoundLocked() (most int, after time.Duration) {
-	if b.roundTrip > b.most.SpreadFrom {
+func (b *Batcher[T]) stalledBoundLocked() (most int, after time.Duration) {
+	if b.roundTrip > b.bound.SpreadFrom {
 		return maxInFlightSlow, b.roundTrip / maxInFlightSlow
 	}
-	return b.most.InFlight, stalled
+	return b.bound.InFlight, stalled
 }
 
-// lookLaterLocked has look called, if a batch waits though more may be in flight.
-func (b *Batcher[T]) lookLaterLocked() {
-	most, after := b.lookBoundLocked()
-	if b.looking || len(b.waiting) == 0 || b.roomLocked() >= most {
+// scheduleStalledLocked has look called, if a batch waits though more may be in flight.
+func (b *Batcher[T]) scheduleStalledLocked() {
+	most, after := b.stalledBoundLocked()
+	if b.scheduled || len(b.waiting) == 0 || b.maxInFlightLocked() >= most {
 		return
 	}
-	b.looking = true
-	after = max(lookAfter, after)
+	b.scheduled = true
+	after = max(minStallDelay, after)
 	if b.timer == nil {
-		b.timer = time.AfterFunc(after, b.look)
+		b.timer = time.AfterFunc(after, b.startStalled)
 		return
 	}
 	b.timer.Reset(after)
 }
 
 // look starts the first batch that waits, if nothing has begun for a while.
-func (b *Batcher[T]) look() {
+func (b *Batcher[T]) startStalled() {
 	b.mu.Lock()
-	b.looking = false
+	b.scheduled = false
 	var next *batch[T]
-	if most, after := b.lookBoundLocked(); len(b.waiting) > 0 && b.inFlight < most && time.Since(b.began) >= after {
+	if most, after := b.stalledBoundLocked(); len(b.waiting) > 0 && b.inFlight < most && time.Since(b.began) >= after {
 		next = b.takeLocked()
 	}
-	b.lookLaterLocked()
+	b.scheduleStalledLocked()
 	b.mu.Unlock()
 	b.runBatches(next)
 }

@@ -150,18 +150,18 @@ func TestHang(t *testing.T) {
 		}
 		p.sent("a") // beside one that went alone
 		p.call(t.Context(), "b")
-		time.Sleep(lookAfter - stalled/2)
+		time.Sleep(minStallDelay - stalled/2)
 		p.end(0, nil)
 		p.sent("a", "b")
 		p.call(t.Context(), "c")
 		time.Sleep(stalled)
 		synctest.Wait()
 		p.sent("a", "b") // the last one has just begun
-		time.Sleep(lookAfter)
+		time.Sleep(minStallDelay)
 		synctest.Wait()
 		p.sent("a", "b", "c")
 		p.call(t.Context(), "d")
-		time.Sleep(lookAfter)
+		time.Sleep(minStallDelay)
 		synctest.Wait()
 		p.sent("a", "b", "c", "d")
 		p.call(t.Context(), "e")
@@ -169,7 +169,7 @@ func TestHang(t *testing.T) {
 		synctest.Wait()
 		p.sent("a", "b", "c", "d")
 		p.end(1, nil)
-		time.Sleep(lookAfter)
+		time.Sleep(minStallDelay)
 		synctest.Wait()
 		p.sent("a", "b", "c", "d", "e")
 		for _, i := range []int{2, 3, 4} {
