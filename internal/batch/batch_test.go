@@ -22,24 +22,24 @@ const (
 	far                     = 100 * time.Millisecond
 )
 
-// A call is what one caller asks.
+// A call is the request of one caller, with pointers to where its answer and its own error are written.
 type call struct {
 	key    string
 	answer *string
 	err    *error // its own
 }
 
-// A server is a Batcher whose batches a test holds, and lets return.
+// A server is a Batcher whose batches return when the test says so.
 type server struct {
 	*Batcher[call]
 
 	t       *testing.T
 	mu      sync.Mutex
 	batches [][]string        // the keys in each batch
-	returns []chan error      // how each batch is to end
-	fails   map[string]error  // of one member
-	values  []context.Context // of each batch
-	behind  []string          // the calls whose outcome nobody took, with the errors
+	returns []chan error      // sends the error with which each batch ends
+	fails   map[string]error  // the errors of single calls, by key
+	values  []context.Context // the context of each batch
+	behind  []string          // the calls whose outcome was abandoned, with their errors
 	callers sync.WaitGroup
 }
 
@@ -49,7 +49,7 @@ func newServer(t *testing.T, maxBatch int) *server {
 	return p
 }
 
-// left notes a call whose outcome nobody takes.
+// left records a call whose caller has left.
 func (p *server) left(c call, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -67,7 +67,7 @@ func weigh(c call) int64 {
 	return 1
 }
 
-// run carries out a batch: it returns when the test says so.
+// run carries out a batch. It returns when the test calls end.
 func (p *server) run(ctx context.Context, calls []call) error {
 	var keys []string
 	for _, c := range calls {
@@ -91,10 +91,11 @@ func (p *server) run(ctx context.Context, calls []call) error {
 	return err
 }
 
-// How a test has a hook of the client end a batch.
+// errPanics and errExits are the errors by which a test makes a batch panic or end its goroutine, as a hook
+// of the client might.
 var errPanics, errExits = errors.New("a panic of a hook"), errors.New("the end of its goroutine")
 
-// fill puts as many calls in flight as go alone.
+// fill puts as many calls in flight as go alone, so that further calls wait.
 func (p *server) fill() {
 	p.t.Helper()
 	for range maxInFlight {
@@ -104,7 +105,7 @@ func (p *server) fill() {
 	}
 }
 
-// A caller is one that waits, and how that ended.
+// A caller is the state of one call that waits.
 type caller struct {
 	answer string
 	own    error
@@ -112,7 +113,7 @@ type caller struct {
 	ended  bool
 }
 
-// call has a caller wait, and returns once it does.
+// call starts a caller, and returns once it waits.
 func (p *server) call(ctx context.Context, key string) *caller {
 	p.t.Helper()
 	c := &caller{}
@@ -130,7 +131,7 @@ func (p *server) call(ctx context.Context, key string) *caller {
 	return c
 }
 
-// end has the i-th batch return, and waits until what follows from it has happened.
+// end makes the i-th batch return err, and waits until everything that follows from it has happened.
 func (p *server) end(i int, err error) {
 	p.returns[i] <- err
 	synctest.Wait()
@@ -139,7 +140,7 @@ func (p *server) end(i int, err error) {
 func (p *server) sent(want ...string) {
 	p.t.Helper()
 	var got []string
-	p.mu.Lock() // a timer may start the next, and knows of nobody who has looked
+	p.mu.Lock() // a timer may start a batch at the same time
 	defer p.mu.Unlock()
 	for _, f := range p.batches {
 		got = append(got, strings.Join(f, ""))
@@ -149,11 +150,11 @@ func (p *server) sent(want ...string) {
 	}
 }
 
-// leave has a call return that went alone.
+// leave ends one of the calls that went alone.
 func (p *server) leave() { Place[call]{batcher: p.Batcher}.Release() }
 
-// idle has as many calls return as are still in flight, and checks that nothing waits or is in
-// flight then, so that the next call goes alone.
+// idle ends the given number of calls that went alone, and then checks that nothing waits or is in flight,
+// so that the next call goes alone.
 func (p *server) idle(alone int) {
 	p.t.Helper()
 	for range alone {
@@ -166,7 +167,7 @@ func (p *server) idle(alone int) {
 	}
 }
 
-// start has the next batch start.
+// start makes the next batch start.
 func (p *server) start() {
 	p.leave()
 	synctest.Wait()
@@ -174,12 +175,13 @@ func (p *server) start() {
 
 func withServer(t *testing.T, maxBatch int, test func(*testing.T, *server)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) { test(t, newServer(t, maxBatch)) }) // fails where a goroutine is left
+	synctest.Test(t, func(t *testing.T) { test(t, newServer(t, maxBatch)) }) // fails if a goroutine is left
 }
 
-// While four calls are in flight others wait. Then they go in the order in which they came, as many
-// together as may. A full batch goes when one of four in flight returns. So does one that is not,
-// but where round trips are short: there it goes when but one other is in flight.
+// While four calls are in flight, further calls wait. They are sent in the order in which they came, as
+// many as fit into one batch. A full batch starts as soon as one of the four in flight returns. A batch
+// that is not full does so as well, except if round trips are short: then it starts only when at most one
+// other is in flight.
 func TestOrder(t *testing.T) {
 	t.Parallel()
 	for _, roundTrip := range []time.Duration{short / 2, 2 * short} {
@@ -224,8 +226,8 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// A batch is full, too, where the next call is too heavy for it. One that is too heavy for any
-// batch is one of its own.
+// A batch is also full if the next call is too heavy for it. A call that is too heavy for any batch is sent
+// in a batch of its own.
 func TestWeight(t *testing.T) {
 	t.Parallel()
 	withServer(t, 4, func(t *testing.T, p *server) {
@@ -242,8 +244,8 @@ func TestWeight(t *testing.T) {
 	})
 }
 
-// A caller that cancels before its batch starts returns at once and is not in it, even if it was
-// the first; the others are. A batch without callers is not sent.
+// A caller that cancels before its batch starts returns at once, and its call is not sent, even if it was
+// the first of the batch. The other calls are sent. A batch whose callers have all canceled is not sent.
 func TestCanceledBefore(t *testing.T) {
 	t.Parallel()
 	withServer(t, 3, func(t *testing.T, p *server) {
@@ -316,7 +318,7 @@ func TestCanceledInFlight(t *testing.T) {
 	}
 }
 
-// A caller that leaves when its batch has ended has its outcome: that is nobody else's.
+// A caller whose context ends when its batch has already ended receives the outcome: nobody else may.
 func TestTooLateToLeave(t *testing.T) {
 	t.Parallel()
 	withServer(t, 3, func(t *testing.T, p *server) {
@@ -335,8 +337,8 @@ func TestTooLateToLeave(t *testing.T) {
 	})
 }
 
-// The error of a batch is that of all its members, that of a member only its own. How long it took
-// says nothing of a round trip.
+// The error of a batch is the error of all its calls; the error of a call is its own alone. A batch that
+// failed does not count as a round trip.
 func TestErrors(t *testing.T) {
 	t.Parallel()
 	withServer(t, 3, func(t *testing.T, p *server) {
@@ -364,7 +366,7 @@ func TestErrors(t *testing.T) {
 	})
 }
 
-// TestHookError has a hook of the client panic, or end its goroutine: all callers of the batch get one
+// TestHookError makes a hook of the client panic or end its goroutine: all callers of the batch get one
 // error, and the next batch is sent.
 func TestHookError(t *testing.T) {
 	t.Parallel()
@@ -391,8 +393,8 @@ func TestHookError(t *testing.T) {
 	}
 }
 
-// Many callers come and cancel at random: each that stays has its own answer, no batch is larger
-// than it may be, and in the end nothing is in flight.
+// Many callers come and cancel at random. Each caller that stays gets its own answer, no batch exceeds its
+// bound, and in the end nothing is in flight.
 func TestCrowd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -443,8 +445,8 @@ func TestCrowd(t *testing.T) {
 	})
 }
 
-// TestBeside has callers leave a call that goes on, at every moment: its outcome is theirs or that
-// of who comes late, and never both's.
+// TestBeside makes callers leave a call at every moment. Either the caller or late receives the outcome,
+// never both.
 func TestBeside(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -5,16 +5,16 @@ import (
 	"sync/atomic"
 )
 
-// A Pending is a call in a goroutine of its own. Either its waiter takes the error, or, after the
-// waiter has left, late gets it.
+// A Pending is a call that runs in a goroutine of its own. Exactly one side receives its error: the
+// goroutine that calls [Pending.Take], if the call has ended by then, or else the function late.
 type Pending struct {
-	decided atomic.Bool // who gets err: who waits if the call ends first, else late
-	done    chan struct{}
-	err     error
+	decided atomic.Bool   // whether it is fixed who receives the error; the first to set decided chooses
+	done    chan struct{} // closed after err is set; never closed if late receives the error
+	err     error         // for Take
 }
 
-// Go calls f in a goroutine. late, if it is not nil, gets its error if nobody waits for it any
-// more. If f panics, or ends its goroutine, the error is a [HookError].
+// Go calls f in a goroutine. If Take is called before f has ended, late receives the error of f; late may
+// be nil. If f panics or ends its goroutine, the error is a [HookError].
 func Go(f func() error, late func(error)) *Pending {
 	p := &Pending{done: make(chan struct{})}
 	go CatchAll(f, func(err error) {
@@ -29,11 +29,11 @@ func Go(f func() error, late func(error)) *Pending {
 	return p
 }
 
-// Done returns a channel that is closed when the call has ended.
+// Done returns a channel that is closed when the call has ended and Take has not been called before.
 func (p *Pending) Done() <-chan struct{} { return p.done }
 
-// Take returns the error of the call. If it has not ended, it is left to late, and the error is
-// orElse.
+// Take returns the error of the call. If the call has not ended, Take returns orElse at once, and late
+// receives the error of the call. Take must be called at most once.
 func (p *Pending) Take(orElse error) error {
 	if p.decided.CompareAndSwap(false, true) {
 		return orElse
@@ -42,8 +42,8 @@ func (p *Pending) Take(orElse error) error {
 	return p.err
 }
 
-// Beside calls f in a goroutine, and waits for it until ctx ends. Who leaves gets the context's
-// error, and late that of f.
+// Beside calls f in a goroutine and waits until f returns or ctx ends. If ctx ends first, Beside returns
+// the error of ctx, f continues, and late receives the error of f.
 func Beside(ctx context.Context, f func() error, late func(error)) error {
 	p := Go(f, late)
 	select {

@@ -5,11 +5,11 @@ import (
 	"runtime/debug"
 )
 
-// A HookError is the error of a call during which a hook of the client panicked, or ended its
-// goroutine by [runtime.Goexit]. It says nothing about the server. The call may have been carried out.
+// A HookError is the error of a call during which a hook of the client panicked or ended its goroutine by
+// [runtime.Goexit]. It says nothing about the server, and the call may have been carried out.
 type HookError struct {
-	Stack []byte // of the panic; nil if the hook ended its goroutine
-	value any    // of the panic
+	Stack []byte // the stack of the panic; nil if the hook ended its goroutine
+	value any    // the value of the panic
 }
 
 func (e *HookError) Error() string {
@@ -19,8 +19,8 @@ func (e *HookError) Error() string {
 	return fmt.Sprintf("a hook of the client panicked: %v", e.value)
 }
 
-// Catch calls f and returns its error. If f panics, Catch returns a HookError: in a goroutine of ours
-// nobody else would recover, and the process would end.
+// Catch calls f and returns its error. If f panics, Catch returns a HookError. In a goroutine that this
+// module started, a panic would otherwise end the process: nobody else recovers there.
 func Catch(f func() error) (err error) {
 	defer func() {
 		if value := recover(); value != nil {
@@ -30,8 +30,8 @@ func Catch(f func() error) (err error) {
 	return f()
 }
 
-// CatchAll calls f, and then ended with the error of f. If f panics, or ends its goroutine, that is a
-// HookError.
+// CatchAll calls f, and then calls ended with the error of f. If f panics or ends its goroutine, ended
+// receives a HookError.
 func CatchAll(f func() error, ended func(error)) {
 	var err error = &HookError{}
 	defer func() { ended(err) }()

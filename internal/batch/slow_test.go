@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// Where round trips are long, more batches are in flight, each of them full: one that is not waits
-// until there are as few as usual. Where they are short, none are.
+// If round trips are slow, more batches are in flight, but each additional one is full: a batch that is not
+// full waits until no more than usual are in flight. Otherwise no additional batches are in flight.
 func TestLongRoundTrips(t *testing.T) {
 	t.Parallel()
 	for roundTrip, want := range map[time.Duration]int{time.Millisecond: maxInFlight, 200 * time.Millisecond: maxInFlightSlow} {
@@ -53,8 +53,8 @@ func TestLongRoundTrips(t *testing.T) {
 	}
 }
 
-// Where round trips are long, what waits goes after a part of one: its callers may not have the
-// time to wait for another to end.
+// If round trips are long, a waiting batch starts after a fraction of a round trip: its callers may not
+// have the time to wait for another batch to return.
 func TestBeginEvenly(t *testing.T) {
 	t.Parallel()
 	const roundTrip = 2 * far
@@ -91,14 +91,14 @@ func TestBeginEvenly(t *testing.T) {
 	})
 }
 
-// Where round trips are short, half as much is sent to a server that many call as where they are
-// not, also after they have been long for a while: the batches are larger.
+// If round trips are short and there are many callers, half as many batches are in flight as otherwise, and
+// they are larger. This also holds after round trips have been long for a while.
 func TestShortRoundTrips(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var takes, sent atomic.Int64
 		send := func() {
-			time.Sleep(time.Duration(takes.Load() * (100 + sent.Add(1)%7) / 100)) // hardly two end at the same time
+			time.Sleep(time.Duration(takes.Load() * (100 + sent.Add(1)%7) / 100)) // different durations, so that hardly two end at the same time
 		}
 		b := New(Bound{maxInFlight, maxBatches, 100, 100, far}, func(int) int64 { return 1 }, func(context.Context, []int) error {
 			send()
@@ -137,8 +137,8 @@ func TestShortRoundTrips(t *testing.T) {
 	})
 }
 
-// Where round trips are short and those in flight hang, what waits goes soon, until as many as may
-// are in flight; one that returns is replaced soon.
+// If round trips are short and the calls in flight hang, a waiting batch soon starts anyway, until the
+// usual number is in flight. When a batch returns, the next starts soon.
 func TestHang(t *testing.T) {
 	t.Parallel()
 	withServer(t, 10, func(t *testing.T, p *server) {
@@ -148,20 +148,20 @@ func TestHang(t *testing.T) {
 		for range 3 {
 			p.start()
 		}
-		p.sent("a") // beside one that went alone
+		p.sent("a") // beside a call that went alone
 		p.call(t.Context(), "b")
-		time.Sleep(lookAfter - stalled/2)
+		time.Sleep(minStallDelay - stalled/2)
 		p.end(0, nil)
 		p.sent("a", "b")
 		p.call(t.Context(), "c")
 		time.Sleep(stalled)
 		synctest.Wait()
 		p.sent("a", "b") // the last one has just begun
-		time.Sleep(lookAfter)
+		time.Sleep(minStallDelay)
 		synctest.Wait()
 		p.sent("a", "b", "c")
 		p.call(t.Context(), "d")
-		time.Sleep(lookAfter)
+		time.Sleep(minStallDelay)
 		synctest.Wait()
 		p.sent("a", "b", "c", "d")
 		p.call(t.Context(), "e")
@@ -169,7 +169,7 @@ func TestHang(t *testing.T) {
 		synctest.Wait()
 		p.sent("a", "b", "c", "d")
 		p.end(1, nil)
-		time.Sleep(lookAfter)
+		time.Sleep(minStallDelay)
 		synctest.Wait()
 		p.sent("a", "b", "c", "d", "e")
 		for _, i := range []int{2, 3, 4} {
@@ -179,7 +179,7 @@ func TestHang(t *testing.T) {
 	})
 }
 
-// No more calls wait than may.
+// No more than maxWaiting calls wait.
 func TestFull(t *testing.T) {
 	t.Parallel()
 	b := New(Bound{maxInFlight, maxBatches, 1000, 1e9, far}, func(int) int64 { return 1 }, func(context.Context, []int) error { return nil }, nil)
@@ -198,8 +198,8 @@ func TestFull(t *testing.T) {
 	}
 }
 
-// A caller that has waited as long as it may is not sent if its batch waits; else its outcome is
-// left behind.
+// If a caller stops waiting before its batch starts, its call is not sent. If it stops later, the outcome
+// of its call is abandoned.
 func TestOver(t *testing.T) {
 	t.Parallel()
 	withServer(t, 10, func(t *testing.T, p *server) {

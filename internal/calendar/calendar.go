@@ -1,11 +1,14 @@
-// Package calendar says where the windows of a calendar begin: at local midnight, on Monday, on the
-// first of a month.
+// Package calendar computes where the windows of a calendar begin in a time zone: a day at local midnight,
+// a week at midnight on Monday, and a month at midnight on its first day.
 //
-// A window begins with the first instant whose local date is that of its day, or later. So a day
-// has 23 or 25 hours where the clock is put forward or back; it begins at one o'clock where there
-// is no midnight; with the first of two midnights where there are two; and a day that a zone
-// skipped has no window. What comes again when the clock is put back over midnight belongs to the
-// new day.
+// A window begins at the first instant at which the local clock shows the first date of the window, or a
+// later date. Changes of the clock therefore have these effects:
+//
+//   - A day on which the clock is put forward or back lasts 23 or 25 hours.
+//   - A day without a midnight begins when the clock jumps over midnight, for example to one o'clock.
+//   - A day with two midnights begins at the first of them. If the clock is put back over midnight, the
+//     hour that is repeated belongs to the new day.
+//   - A day that the zone skipped has no window.
 package calendar
 
 import (
@@ -17,7 +20,7 @@ import (
 	"time"
 )
 
-// A Unit is how long the windows of a calendar are.
+// A Unit is the length of a calendar's windows.
 type Unit uint8
 
 // The units. A week begins on Monday.
@@ -31,15 +34,16 @@ const (
 func (u Unit) String() string { return [...]string{"", "day", "week", "month"}[u] }
 
 const (
-	second = 1_000_000 // instants are in microseconds
+	second = 1_000_000 // instants are in microseconds since the Unix epoch
 	day    = 86_400 * second
 )
 
-// Longest returns more than the length of any window: a zone may have a day twice.
+// Longest returns an upper bound on the length of a window, in microseconds. It allows for a zone that has
+// a day twice.
 func (u Unit) Longest() int64 { return [...]int64{0, 2, 8, 32}[u] * day }
 
-// first returns the midnight of UTC that has the date with which a window begins, so many windows
-// after that of a date.
+// first returns the first date of a window, as midnight in UTC: of the window that contains the given date
+// if windows is 0, and otherwise of the window that many windows later.
 func (u Unit) first(year int, month time.Month, d, windows int) time.Time {
 	switch u {
 	case Day:
@@ -53,32 +57,35 @@ func (u Unit) first(year int, month time.Month, d, windows int) time.Time {
 	return time.Date(year, month, d, 0, 0, 0, 0, time.UTC)
 }
 
-// Windows are that of an instant, from Start to Next, the one before and the one after.
+// Windows describes the window of an instant, from Start to Next, and its neighbors: the window before
+// lasts from Before to Start, and the window after from Next to End.
 type Windows struct{ Before, Start, Next, End int64 }
 
-// A Calendar is the windows of a zone. It is safe for concurrent use.
+// A Calendar finds the windows of one unit in one zone. It is safe for concurrent use.
 type Calendar struct {
-	// Location is the zone; nil of [Even].
+	// Location is the zone. It is nil if the Calendar is of [Even].
 	Location *time.Location
 
-	longest int64
-	around  func(at int64) Windows
-	latest  atomic.Pointer[Windows] // around the instant that was asked for last
+	longest int64                   // see Longest
+	around  func(at int64) Windows  // computes the windows around an instant
+	latest  atomic.Pointer[Windows] // the last result of Around
 }
 
+// known has every Calendar that In has returned.
 var known = struct {
 	sync.Mutex
 
 	calendars map[kind]*Calendar
 }{calendars: make(map[kind]*Calendar)}
 
+// A kind identifies a Calendar.
 type kind struct {
 	zone string
 	unit Unit
 }
 
-// In returns the Calendar of a zone of the IANA database. That of a zone that this machine does not
-// know is an error.
+// In returns the Calendar of a zone in the IANA database. It returns an error if zone is not the name of a
+// zone, or if this machine does not know the zone. Calls with the same arguments return the same Calendar.
 func In(zone string, u Unit) (*Calendar, error) {
 	known.Lock()
 	defer known.Unlock()
@@ -94,14 +101,15 @@ func In(zone string, u Unit) (*Calendar, error) {
 	return c, nil
 }
 
-// names are those of the IANA database, whose longest has 32 bytes. A machine has other spellings
-// of the same zones, such as right/Europe/Berlin, and one of its own: each would be a calendar of
-// its own.
+// names matches the spelling of the names in the IANA database, of which the longest has 32 bytes. A
+// machine also knows other names for the same zones, such as right/Europe/Berlin, and a zone of its own,
+// Local. They are not accepted: processes on different machines must find the same windows.
 var names = regexp.MustCompile(`^[A-Z][\w+-]*(/[A-Z][\w+-]*)*$`)
 
+// maxName is the longest name that is looked up, in bytes.
 const maxName = 64
 
-// load returns a zone that is the same wherever it is known.
+// load returns the zone with a name that means the same zone on every machine.
 func load(zone string) (*time.Location, error) {
 	if zone == "Local" || len(zone) > maxName || !names.MatchString(zone) {
 		return nil, fmt.Errorf("%.80q is no zone of the IANA database", zone)
@@ -109,8 +117,7 @@ func load(zone string) (*time.Location, error) {
 	return time.LoadLocation(zone)
 }
 
-// Even returns the Calendar whose windows all have one length, and begin at its multiples: for
-// tests.
+// Even returns a Calendar for tests. Its windows all have the given length, and begin at multiples of it.
 func Even(length int64) *Calendar {
 	return &Calendar{longest: length, around: func(at int64) Windows {
 		start := at - at%length
@@ -118,10 +125,11 @@ func Even(length int64) *Calendar {
 	}}
 }
 
-// Longest returns what no window is longer than.
+// Longest returns an upper bound on the length of a window, in microseconds.
 func (c *Calendar) Longest() int64 { return c.longest }
 
-// Around returns the windows around an instant. For those of one window it costs next to nothing.
+// Around returns the windows around an instant. Repeated calls for instants in the same window are fast:
+// Around keeps its last result.
 func (c *Calendar) Around(at int64) *Windows {
 	if w := c.latest.Load(); w != nil && at >= w.Start && at < w.Next {
 		return w
@@ -131,8 +139,9 @@ func (c *Calendar) Around(at int64) *Windows {
 	return &w
 }
 
-// Window returns the start of the window that an instant is in, and that of the next one. It is for
-// questions about any instant: it does not replace the windows that Around keeps for decisions.
+// Window returns the start of the window that contains an instant, and the start of the next window. Unlike
+// Around, it does not replace the windows that are kept for decisions, so it can be asked about any
+// instant.
 func (c *Calendar) Window(at int64) (start, next int64) {
 	w := c.latest.Load()
 	if w == nil || at < w.Start || at >= w.Next {
@@ -142,8 +151,8 @@ func (c *Calendar) Window(at int64) (start, next int64) {
 	return w.Start, w.Next
 }
 
-// Length returns that of the window which an instant is in. It costs next to nothing near the last
-// one that was asked for.
+// Length returns the length of the window that contains an instant. It is fast for instants in the last
+// result of Around: in its window or a neighbor of it.
 func (c *Calendar) Length(at int64) int64 {
 	w := c.latest.Load()
 	switch {
@@ -157,12 +166,12 @@ func (c *Calendar) Length(at int64) int64 {
 	return w.Next - w.Start
 }
 
-// around finds the windows around an instant.
+// around computes the windows around an instant.
 func around(loc *time.Location, u Unit, at int64) Windows {
 	year, month, d := time.UnixMicro(at).In(loc).Date()
 	begins := func(i int) int64 { return begins(loc, u.first(year, month, d, i)) }
 	i := 0
-	for begins(i+1) <= at { // the clock was put back since, over midnight
+	for begins(i+1) <= at { // the clock has been put back over midnight, so the new day has begun already
 		i++
 	}
 	w := Windows{Start: begins(i), Next: begins(i + 1)}
@@ -177,16 +186,16 @@ func around(loc *time.Location, u Unit, at int64) Windows {
 	return w
 }
 
-// begins returns the first instant at which a zone's clock shows midnight of a date, or later. It
-// does not go by time.ZoneBounds, which is wrong on the last day of a leap year beyond the table of
-// the zone.
+// begins returns the first instant, in microseconds, at which a zone's clock shows midnight of a date or a
+// later time. It does not use time.ZoneBounds, which is wrong on the last day of a leap year beyond the
+// zone's table of transitions.
 func begins(loc *time.Location, midnight time.Time) int64 {
 	ahead := func(at int64) int64 {
 		_, offset := time.Unix(at, 0).In(loc).Zone()
 		return int64(offset)
 	}
 	const hour = 3600
-	at := midnight.Unix() - 24*hour // no zone is so far ahead
+	at := midnight.Unix() - 24*hour // no zone is 24 hours ahead of UTC
 	for {
 		offset := ahead(at)
 		shows := midnight.Unix() - offset
@@ -194,7 +203,7 @@ func begins(loc *time.Location, midnight time.Time) int64 {
 			return at * second
 		}
 		next := min(shows, at+hour)
-		if ahead(next) != offset { // to the first second of what is new
+		if ahead(next) != offset { // continue at the first second with the new offset
 			next = at + 1 + int64(sort.Search(int(next-at-1), func(i int) bool { return ahead(at+1+int64(i)) != offset }))
 		}
 		at = next

@@ -10,7 +10,7 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/model"
 )
 
-// zones are those whose calendars are not like UTC's.
+// zones have calendars that differ from UTC's, except UTC.
 var zones = []string{
 	"UTC", "Europe/Berlin", "America/New_York", "Asia/Kathmandu", "Australia/Lord_Howe", "Pacific/Apia", "Pacific/Kwajalein",
 	"Pacific/Kiritimati", "America/Sao_Paulo", "Asia/Beirut", "Africa/Cairo", "America/Havana", "America/St_Johns", "Africa/Monrovia",
@@ -20,7 +20,8 @@ var zones = []string{
 
 var units = []calendar.Unit{calendar.Day, calendar.Week, calendar.Month}
 
-// check compares the windows around an instant with those that a walk through the zone's time finds.
+// check compares the windows around an instant with the windows that the model finds by walking through the
+// zone's time.
 func check(t *testing.T, zone string, u calendar.Unit, at int64) {
 	t.Helper()
 	c, err := calendar.In(zone, u)
@@ -54,7 +55,7 @@ func shown(zone string, w calendar.Windows) []time.Time {
 	return all
 }
 
-// TestKnown has days of which almanacs know when they began, and how long they were.
+// TestKnown checks days whose beginning and length almanacs list.
 func TestKnown(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -98,10 +99,11 @@ func TestKnown(t *testing.T) {
 	}
 }
 
-// TestBackOverMidnight has a clock that is put back by an hour at one past midnight: what comes again is of the new day.
+// TestBackOverMidnight checks a zone whose clock is put back by an hour at one minute past midnight: the
+// hour that is repeated belongs to the new day.
 func TestBackOverMidnight(t *testing.T) {
 	midnight := time.Date(2010, 11, 7, 2, 30, 0, 0, time.UTC)
-	const before = -time.Microsecond // and the windows are looked for anew after it
+	const before = -time.Microsecond // leaves the window, so that the windows are computed again afterwards
 	for _, d := range []time.Duration{30 * time.Minute, before, time.Minute, before, 0, before, time.Hour, before, 2 * time.Hour} {
 		for _, u := range units {
 			check(t, "America/St_Johns", u, midnight.Add(d).UnixMicro())
@@ -109,7 +111,7 @@ func TestBackOverMidnight(t *testing.T) {
 	}
 }
 
-// TestUnknown has zones that are no zones, or not the same on each machine.
+// TestUnknown checks that names that are not zones, or not the same zone on every machine, are rejected.
 func TestUnknown(t *testing.T) {
 	t.Parallel()
 	for _, zone := range []string{
@@ -123,7 +125,7 @@ func TestUnknown(t *testing.T) {
 	}
 }
 
-// TestCached finds the windows of an instant again: that takes no arithmetic of time.
+// TestCached checks that the windows of an instant are not computed again.
 func TestCached(t *testing.T) {
 	c, err := calendar.In("Europe/Berlin", calendar.Month)
 	if err != nil {
@@ -138,7 +140,8 @@ func TestCached(t *testing.T) {
 	}
 }
 
-// TestTransitions looks at the windows around the instants at which a zone's clock is put forward or back, in 80 years.
+// TestTransitions checks the windows around each instant at which a zone's clock is put forward or back,
+// for 84 years.
 func TestTransitions(t *testing.T) {
 	t.Parallel()
 	for _, zone := range zones {
@@ -161,7 +164,7 @@ func TestTransitions(t *testing.T) {
 	}
 }
 
-// TestRandom looks at random instants, and at those that the zones' histories are known for.
+// TestRandom checks the windows around random instants.
 func TestRandom(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 26))

@@ -1,6 +1,6 @@
-// Package decision has the two values that every decision consists of: a Call is what is to be
-// decided, and a Reply is the answer. Leases, the deny cache, Redis, memory and the stub of a test
-// each answer a Call by filling a Reply. Package core turns the Reply into the Result that users see.
+// Package decision has the two values of which every decision consists: a Call is the question, and a Reply
+// is the answer. Leases, the deny cache, Redis, memory and the stub of a test each answer a Call by filling
+// a Reply. Package core turns the Reply into the Result that users see.
 package decision
 
 import (
@@ -17,13 +17,13 @@ import (
 type Call struct {
 	Set   *limits.Set // the limits to decide by
 	Key   string
-	N     int64        // units
+	N     int64        // the units that are asked for
 	Op    algorithm.Op // OpEvaluate, OpCharge or OpReserve
-	Ends  bool         // the caller ends what is admitted, so it needs a Hold in the Reply
+	Ends  bool         // the caller will end what is admitted, and needs a Hold in the Reply for that
 	Bans  bool         // a denial may ban the key
-	Fresh bool         // a denial from before must not answer it
+	Fresh bool         // a remembered denial must not answer the Call
 
-	// Waits says that the caller tries again until it is admitted. Its denials begin no ban, and
+	// Waits says that the caller tries again until it is admitted. Its denials do not begin a ban, and
 	// observers are not notified of them.
 	Waits bool
 }
@@ -34,23 +34,23 @@ func (c *Call) Spends() bool { return c.Op != algorithm.OpEvaluate && c.N > 0 }
 // Writes reports whether an admission charges or holds something.
 func (c *Call) Writes() bool { return c.Spends() && !c.Set.Uncounted }
 
-// Request returns the form of the Call that the stores take, to be decided by set. If h is not nil,
-// the store writes to it what it needs to end the hold later.
+// Request returns the Call in the form that the stores take, for a decision by set. If h is not nil, the
+// store writes the handles that end the hold into h.
 func (c *Call) Request(set *limits.Set, h *hold.Hold) algorithm.HoldCall {
 	asked := algorithm.HoldCall{Op: algorithm.OpEvaluate, N: c.N}
 	if !c.Writes() {
 		return asked
 	}
 	asked.Op = c.Op
-	asked.Bans = c.Bans && !c.Waits && set.Exceeded(c.N) == 0 // a cost that can never be admitted bans nobody
+	asked.Bans = c.Bans && !c.Waits && set.Exceeded(c.N) == 0 // a cost that can never be admitted does not ban the key
 	if h != nil {
 		asked.Handles = h.Handles()
 	}
 	return asked
 }
 
-// NewHold returns the Hold of a Call that is about to be decided, or nil if the caller ends nothing.
-// A reservation of 0 units has a Hold, too, because settling it may charge more.
+// NewHold returns the Hold of a Call that is about to be decided, or nil if there is nothing that the
+// caller could end. A reservation of 0 units has a Hold as well, because its settlement may charge units.
 func (c *Call) NewHold(set *limits.Set, now func() time.Time) *hold.Hold {
 	if !c.Ends || set.Uncounted || !c.Writes() && c.Op != algorithm.OpReserve {
 		return nil
@@ -58,33 +58,33 @@ func (c *Call) NewHold(set *limits.Set, now func() time.Time) *hold.Hold {
 	return hold.New(set, c.Key, c.N, c.Op == algorithm.OpReserve, now())
 }
 
-// A Source says who decided. Its values are those of core.Source.
+// A Source says who has decided. Its values equal the values of core.Source.
 type Source uint8
 
-// Who decides.
+// The sources of a decision.
 const (
-	Nobody Source = iota // Redis is away, and the outage policy admits everything
+	Nobody Source = iota // Redis is unavailable, and the outage policy admits everything
 	Redis
 	Memory
 	DenyCache
 	Fallback
 	Lease
-	Uncounted // this process, of limits that count nothing
+	Uncounted // this process decided: the limits count nothing
 )
 
 // A Reply is the answer to a Call.
 type Reply struct {
 	Allowed bool
-	Set     *limits.Set        // the limits that have decided. In an outage they are this process's share
-	N       int64              // the units that Answers are about; a repeated denial may be about fewer than the Call
+	Set     *limits.Set        // the limits that have decided; during an outage they are this process's share of the Call's limits
+	N       int64              // the units that Answers are about; fewer than the Call's if a remembered denial answers it
 	Answers []algorithm.Answer // one for each limit of Set
-	Ban     algorithm.Ban      // the ban of the key, or zero. If it began earlier, Answers mean nothing
-	Hold    *hold.Hold         // what the caller must end; nil if nothing
+	Ban     algorithm.Ban      // the ban of the key, or zero; if the ban began before this Call, Answers mean nothing
+	Hold    *hold.Hold         // what the caller must end, or nil
 	Source  Source
-	Age     time.Duration // how long ago the Answers were given
-	UsedUp  time.Duration // set by the stub of a test: all units are used for this long
+	Age     time.Duration // how long ago Answers were given
+	UsedUp  time.Duration // set by the stub of a test: how long all units stay used
 
-	inline [1]algorithm.Answer // saves an allocation: most limiters have one limit
+	inline [1]algorithm.Answer // saves an allocation, as most limiters have one limit
 }
 
 // Room makes Answers a slice with one element for each limit of Set, for a store to fill.
@@ -95,7 +95,7 @@ func (r *Reply) Room() []algorithm.Answer {
 	return r.Answers
 }
 
-// CopyTo makes kept a copy of r that stays valid when r is reused.
+// CopyTo makes kept a copy of r that stays valid after r is reused.
 func (r *Reply) CopyTo(kept *Reply) {
 	*kept = *r
 	if len(r.Answers) == 1 {
@@ -106,8 +106,8 @@ func (r *Reply) CopyTo(kept *Reply) {
 	}
 }
 
-// Conclude sets Allowed from the Answers and the Ban. A cost of 0 is admitted even by a limit that is
-// overdrawn because its numbers were lowered. Limits that count nothing need no Answers.
+// Conclude sets Allowed from the Answers and the Ban. A cost of 0 is admitted even if a limit is overdrawn
+// because its numbers were lowered. Limits that count nothing are judged without Answers.
 func (r *Reply) Conclude() {
 	r.Allowed = r.Ban.Until == 0
 	if r.Set.Uncounted {
@@ -121,8 +121,9 @@ func (r *Reply) Conclude() {
 	}
 }
 
-// Outcome returns the state of limit i after the decision. held reports whether units that are only
-// held caused its denial: these may be given back at any time.
+// Outcome returns the state of limit i after the decision. charged says whether the Call's units were
+// charged or held. held reports whether slots or held units caused the limit to deny: they may be given
+// back at any time.
 func (r *Reply) Outcome(i int, charged bool) (out algorithm.Outcome, held bool) {
 	m, a, admits := &r.Set.Members[i], &r.Answers[i], r.Answers[i].Admits
 	held = !admits && m.Slots
@@ -131,13 +132,13 @@ func (r *Reply) Outcome(i int, charged bool) (out algorithm.Outcome, held bool) 
 	}
 	out = m.Outcome(m.WithHeld(a.Observation, r.N, a.Held), r.N, admits, charged)
 	if !admits && m.Outcome(a.Observation, 0, false, false).Remaining >= r.N {
-		out.RetryAfter = min(out.RetryAfter, algorithm.HeldRetry) // everything held may be given back
+		out.RetryAfter = min(out.RetryAfter, algorithm.HeldRetry) // everything that is held may be given back
 		held = true
 	}
 	return out, held
 }
 
-// Remaining returns the smallest number of units that remain of any limit.
+// Remaining returns how many units remain of the limit that has the fewest. It returns 0 during a ban.
 func (r *Reply) Remaining(charged bool) int64 {
 	if r.Ban.Until > 0 {
 		return 0

@@ -1,4 +1,4 @@
-// Package denials remembers denials, so that a process can repeat them without asking Redis.
+// Package denials remembers denials, so that this process can repeat a denial without calling Redis.
 package denials
 
 import (
@@ -13,53 +13,59 @@ import (
 	"github.com/redislimit/redislimit/internal/limits"
 )
 
-// MaxStale is the longest time for which a denial is repeated without asking Redis.
+// MaxStale is the longest time for which a denial is repeated.
 const MaxStale = time.Second
 
-// A denial survives one collision in its slot for each time it was repeated, and maxSurvives at
-// most.
+// maxSurvives bounds how many collisions in its slot a denial survives. Each repetition of the denial earns
+// it one more.
 const maxSurvives = 16
 
-// A Cache remembers denials, each in the slot that the hash of its key chooses. A flood of keys that
-// are denied once does not evict a key that is denied again and again. Denials of a cost above a
-// capacity are remembered beside those of smaller costs. Reading takes no lock. A nil Cache remembers
-// nothing.
+// A Cache remembers denials in a fixed number of slots. The hash of a key chooses the slot. A denial that
+// was repeated survives collisions, so that a flood of keys that are denied once does not evict a key that
+// is denied again and again. Denials of a cost above a limit's capacity are kept apart from the key's
+// denials of smaller costs.
+//
+// Reading takes no lock. A nil Cache remembers nothing.
 type Cache struct {
 	size  int
 	bans  bool // a denial may ban its key
 	seed  maphash.Seed
-	slots atomic.Pointer[[]atomic.Pointer[Denial]] // made with the first denial
+	slots atomic.Pointer[[]atomic.Pointer[Denial]] // allocated when the first denial is remembered
 
-	mu          sync.Mutex // held while a slot is changed
+	mu sync.Mutex // held while a slot is changed
+	// generations counts the calls of Forget, in one counter for each group of keys by hash. A denial is
+	// dropped if its key's counter has changed since the denial's Stamp was taken.
 	generations [generations]atomic.Uint64
 }
 
-// A generation is how often Forget was called for keys of some hashes: put drops a denial from
-// before the last call.
+// generations is how many counters of Forget there are. Keys that share a counter lose denials that were in
+// flight when one of them was forgotten.
 const generations = 64
 
-// A Denial is a reply of Redis, with the instants at which its call was sent and answered. Redis
-// decided between the two. The time for which the denial is repeated starts when the call was sent,
-// so that it is never repeated for too long. Its RetryAfter and ResetAfter start when the answer came,
-// so that no client comes back too early.
+// A Denial is a reply of Redis that denies, with the instants at which its call was sent and answered.
+// Redis decided at some time between the two. The time for which the denial is repeated starts when the
+// call was sent, so that a denial is never repeated for too long. The RetryAfter and ResetAfter of the
+// reply start when the answer came, so that no client comes back too early.
 type Denial struct {
-	reply    decision.Reply // for the limits of its Set alone: other numbers may admit
+	reply    decision.Reply // repeated only for the same Set: other numbers may admit
 	key      string
-	cost     int64 // the smallest cost that is denied
+	cost     int64 // the smallest cost that this denial answers
 	exceeded int   // how many capacities that cost exceeds
 	sent     time.Time
 	received time.Time
-	lasts    time.Duration // it is repeated until sent + lasts
-	survives atomic.Int32  // how many collisions in its slot, up to maxSurvives
+	lasts    time.Duration // the denial is repeated until sent + lasts
+	survives atomic.Int32  // how many collisions it survives, at most maxSurvives
 }
 
-// A Stamp is taken before a call to Redis, so that its denial can be remembered afterwards.
+// A Stamp describes the moment before a call to Redis. Learn needs it to remember the call's denial.
 type Stamp struct {
 	generation uint64
 	sent       time.Time
 }
 
 // New returns a Cache with size slots, or nil if size is 0. bans says that a denial may ban its key.
+// Denials are then remembered only while a ban lasts, or if the cost exceeds a capacity: any other denial
+// may ban the key for longer, and only Redis can do that.
 func New(size int, bans bool) *Cache {
 	if size == 0 {
 		return nil
@@ -67,7 +73,7 @@ func New(size int, bans bool) *Cache {
 	return &Cache{size: size, bans: bans, seed: maphash.MakeSeed()}
 }
 
-// Repeat fills r with the remembered denial of call. It reports false if there is none.
+// Repeat fills r with the remembered denial of call. It returns false if no remembered denial answers call.
 func (c *Cache) Repeat(call *decision.Call, r *decision.Reply) bool {
 	if c == nil || !call.Spends() {
 		return false
@@ -94,18 +100,19 @@ func (c *Cache) Repeat(call *decision.Call, r *decision.Reply) bool {
 	return true
 }
 
-// slot returns the slot of k, in the form of key.Local, for costs that exceed so many capacities.
+// slot returns the slot for the denials of k that exceed the given number of capacities. k is in the form
+// of key.Local.
 func (c *Cache) slot(slots *[]atomic.Pointer[Denial], k string, exceeded int) *atomic.Pointer[Denial] {
 	return &(*slots)[(maphash.String(c.seed, k)+uint64(exceeded))%uint64(len(*slots))]
 }
 
-// generation returns that of a key.
+// generation returns the counter that Forget increments for k.
 func (c *Cache) generation(k string) *atomic.Uint64 {
 	return &c.generations[maphash.String(c.seed, k)%generations]
 }
 
-// Learn remembers r, the reply of Redis to call, if it is a denial that may be repeated. stamp is what
-// Stamp returned before the call.
+// Learn remembers r, the reply of Redis to call, if r is a denial that may be repeated. stamp is the result
+// of Stamp before the call.
 func (c *Cache) Learn(call *decision.Call, r *decision.Reply, stamp Stamp) {
 	switch {
 	case c == nil || !call.Spends() || r.Allowed:
@@ -118,9 +125,9 @@ func (c *Cache) Learn(call *decision.Call, r *decision.Reply, stamp Stamp) {
 	}
 }
 
-// put remembers r, a denial of call by Redis, for lasts at most. It will be repeated for any cost that
-// is not below the given one and exceeds as many capacities. If a key was forgotten since the stamp
-// was taken, which may have been this one, put remembers nothing.
+// put remembers r, the denial of call by Redis, for lasts or MaxStale, whichever is shorter. The denial
+// will be repeated for any cost that is at least the given cost and exceeds as many capacities. put
+// remembers nothing if the key may have been forgotten since the stamp was taken.
 func (c *Cache) put(call *decision.Call, r *decision.Reply, cost int64, lasts time.Duration, stamp Stamp) {
 	if lasts <= 0 {
 		return
@@ -131,9 +138,9 @@ func (c *Cache) put(call *decision.Call, r *decision.Reply, cost int64, lasts ti
 		sent: stamp.sent, received: time.Now(), lasts: min(lasts, MaxStale),
 	}
 	r.CopyTo(&d.reply)
-	d.reply.Source, d.reply.Ban.Began = decision.DenyCache, false // a ban begins once
+	d.reply.Source, d.reply.Ban.Began = decision.DenyCache, false // a repeated denial does not begin a ban
 	if d.exceeded == len(by.Capacities) {
-		d.cost = slices.Max(by.Capacities) + 1 // no limit has more to say about a higher cost
+		d.cost = slices.Max(by.Capacities) + 1 // beyond all capacities, every cost is denied alike
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -159,7 +166,8 @@ func (c *Cache) put(call *decision.Call, r *decision.Reply, cost int64, lasts ti
 	slot.Store(d)
 }
 
-// Forget drops the denials of k by limits, and those that calls in flight will bring.
+// Forget drops the remembered denials of k by the limits of a Set. Denials of calls that are in flight will
+// not be remembered either.
 func (c *Cache) Forget(k string, by *limits.Set) {
 	if c == nil {
 		return
@@ -179,7 +187,7 @@ func (c *Cache) Forget(k string, by *limits.Set) {
 	}
 }
 
-// Stamp returns what Learn needs to know of a call about k that is about to be sent.
+// Stamp returns the Stamp of a call about k. It must be called before the call is sent.
 func (c *Cache) Stamp(k string) Stamp {
 	if c == nil {
 		return Stamp{}

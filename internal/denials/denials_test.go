@@ -10,8 +10,8 @@ import (
 	"github.com/redislimit/redislimit/internal/limits"
 )
 
-// TestForget has a key forgotten while denials are in flight: its own, which may be from before, is
-// not remembered; that of another key is, or on a busy process hardly any would be.
+// TestForget forgets a key while denials are in flight. The denial of that key, which may be from before,
+// is not remembered. The denial of another key is: otherwise a busy process would remember hardly any.
 func TestForget(t *testing.T) {
 	t.Parallel()
 	by := limits.New("x", []limits.Limit{{Kind: algorithm.FixedWindow, Numbers: algorithm.Numbers{Count: 9, Period: 1e6}}})

@@ -22,7 +22,7 @@ type reply string
 
 func (r reply) Error() string { return string(r) }
 
-// RedisError makes it a redis.Error.
+// RedisError makes a reply implement redis.Error.
 func (reply) RedisError() {}
 
 // TestOutcome checks whose fault errors are.
@@ -52,15 +52,15 @@ func TestOutcome(t *testing.T) {
 	}
 }
 
-// TestExplain checks that errors get a hint, and that the version is asked for only if the server cannot
-// run the scripts.
+// TestExplain checks that errors get a hint, and that Explain reads the server's version only if the server
+// cannot run the scripts.
 func TestExplain(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		err     error
 		cluster bool
 		want    string // part of the message
-		asks    bool   // for the version
+		asks    bool   // whether Explain reads the version
 	}{
 		{reply("READONLY You can't write"), false, "connect to the master", false},
 		{reply("MOVED 1 127.0.0.1:7000"), false, "redis.NewClusterClient", false},

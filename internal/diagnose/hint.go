@@ -15,9 +15,10 @@ import (
 // ErrUnsupported is the error of a server that answers but cannot run the scripts. Waiting does not help.
 var ErrUnsupported = errors.New("the server cannot run the scripts of redislimit, which need Redis 6.0 or newer, or Valkey")
 
-// Explain adds to an error what a person can do about it. If no retry can make the error go away, Explain
-// returns an ErrUnsupported with the server's version, which it reads from the reply to INFO that info
-// returns. cluster says whether the client is one for a Cluster.
+// Explain adds to an error a hint about what a person can do. If the server lacks what the scripts need, so
+// that no retry can succeed, Explain returns an ErrUnsupported that names the server's version. Only in
+// this case does it call info, which returns the server's reply to INFO. cluster says whether the client is
+// one for a Cluster.
 func Explain(err error, cluster bool, info func() string) error {
 	if isPermanent(err) {
 		return fmt.Errorf("%w; this server is %s: %w", ErrUnsupported, serverVersion(info()), err)
@@ -28,8 +29,8 @@ func Explain(err error, cluster bool, info func() string) error {
 	return err
 }
 
-// A refusal is the reply of a server that serves nobody at present: how it begins, and what a person can
-// do about it, unless the reply says so itself.
+// A refusal describes a reply of a server that serves nobody at present: how the reply begins, and a hint
+// for people. The hint is "" if the reply explains itself.
 type refusal struct{ begins, hint string }
 
 var refusals = []refusal{
@@ -60,6 +61,7 @@ var refusals = []refusal{
 // NoTLS is the hint for a server that may not speak TLS.
 const NoTLS = "perhaps the server does not speak TLS at this port: take its TLS port, or leave out Options.TLSConfig"
 
+// The hints of hintFor and of refusals.
 const (
 	needsPassword = "the server wants a password: set Options.Password"
 	wrongPassword = "the server does not take this Options.Username and Options.Password"
@@ -73,20 +75,20 @@ const (
 	nobody        = "nothing listens at this address: see Options.Addr, and whether Redis runs"
 )
 
-// rightReplies are phrases in the replies of servers that do not allow a command. If a script ran the
-// command, the reply does not name it.
+// rightReplies are phrases in the replies of servers that do not permit a command to the Redis user. If a
+// script ran the command, the reply does not name the command.
 var rightReplies = []string{"noperm", "the user executing the script can't", "no permission"}
 
-// LacksRight reports whether the server does not allow a command to the Redis user.
+// LacksRight reports whether the Redis user may not run a command.
 func LacksRight(err error) bool { return replies(err, rightReplies) }
 
-// servesNobody reports whether err comes from a server that serves nobody, whatever the call.
+// servesNobody reports whether err is the reply of a server that would reject any call, not only this one.
 func servesNobody(err error) bool {
 	return slices.ContainsFunc(refusals, func(r refusal) bool { return redis.HasErrorPrefix(err, r.begins) }) ||
 		HasCode(err, "NOPERM") && strings.Contains(err.Error(), "'eval")
 }
 
-// hintFor returns what a person can do about err, or "".
+// hintFor returns the hint for err, or "" if there is none.
 func hintFor(err error, cluster bool) string {
 	for _, r := range refusals {
 		if redis.HasErrorPrefix(err, r.begins) {
@@ -102,7 +104,7 @@ func hintFor(err error, cluster bool) string {
 		return ofCluster
 	case errors.As(err, new(tls.RecordHeaderError)):
 		return NoTLS
-	case errors.Is(err, syscall.EPIPE) && !IsBroken(err): // while go-redis set up a new connection
+	case errors.Is(err, syscall.EPIPE) && !IsBroken(err): // go-redis was setting up a new connection
 		return endedAtOnce
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return nobody
@@ -119,12 +121,12 @@ var unsupported = []string{
 	"syntax error", "unknown command", "unknown redis command", "wrong number of arg", "non deterministic", "not allowed from script",
 }
 
-// faults are phrases in the replies of servers whose script met a value that it does not understand, or
-// is itself wrong. Such a reply concerns the calls of one limiter and says nothing about the server.
+// faults are phrases in the replies of servers whose script read a value that it does not understand, or is
+// itself wrong. Such a reply concerns the calls of one limiter and says nothing about the server.
 var faults = []string{"wrongtype", "attempt to ", "not an integer", "not a valid float", "invalid expire", "compiling script"}
 
-// isPermanent reports whether err comes from a server that lacks what the scripts need. A server that is
-// loading, read-only, busy or out of memory replies with other phrases. The syntax error of a script that
+// isPermanent reports whether err is the reply of a server that lacks what the scripts need. A server that
+// is loading, read-only, busy or out of memory replies with other phrases. A syntax error in a script that
 // does not compile is not the fault of the server.
 func isPermanent(err error) bool { return replies(err, unsupported) && !replies(err, faults) }
 
@@ -150,7 +152,7 @@ func serverVersion(info string) string {
 	return "of unknown version"
 }
 
-// InfoFields returns the fields of the reply to INFO.
+// InfoFields parses the reply to INFO into its fields.
 func InfoFields(info string) map[string]string {
 	fields := map[string]string{}
 	for line := range strings.Lines(info) {

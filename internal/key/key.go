@@ -1,5 +1,5 @@
-// Package key holds the rules for the parts of a Redis key: the names that the program chooses, and
-// the form in which a user's key is stored.
+// Package key has the rules for the parts of a Redis key: which names a program may choose, and in which
+// form a user's key is stored.
 package key
 
 import (
@@ -10,8 +10,8 @@ import (
 // MaxName is the longest name or prefix, in bytes.
 const MaxName = 64
 
-// ValidName reports whether s can be the name of a limiter or a limit: 1 to MaxName letters, digits
-// and "_.-".
+// ValidName reports whether s can be the name of a limiter or a limit: 1 to MaxName letters, digits and
+// "_", "." or "-".
 func ValidName(s string) bool {
 	if s == "" || len(s) > MaxName {
 		return false
@@ -24,7 +24,7 @@ func ValidName(s string) bool {
 	return true
 }
 
-// ValidPrefix reports whether s can be a prefix: as a name, but ":" is also allowed.
+// ValidPrefix reports whether s can be the prefix of Redis keys: like a name, but ":" is also allowed.
 func ValidPrefix(s string) bool {
 	for i := range len(s) {
 		if !ValidName(s[i:i+1]) && s[i] != ':' {
@@ -38,13 +38,13 @@ func alphanumeric(c byte) bool {
 	return '0' <= c && c <= '9' || 'A' <= c && c <= 'Z' || 'a' <= c && c <= 'z'
 }
 
-// maxPlain is the longest key that is stored as it is.
+// maxPlain is the length, in bytes, of the longest key that is stored unchanged.
 const maxPlain = 64
 
-// Encode returns the form in which a user's key is stored between the braces of a Redis key. A
-// short key of plain characters is stored as it is, so that operators can read it. Any other is
-// replaced by "~" and its SHA-256. So a key cannot close the braces, which would choose its hash
-// slot; cannot equal another; and is never long.
+// Encode returns the form in which a user's key is stored between the braces of a Redis key. A short key of
+// plain characters is stored unchanged, so that operators can read it. Any other key is replaced by "~" and
+// its SHA-256. An encoded key therefore is short, differs from the encoded form of every other key, and
+// cannot contain the closing brace, by which a client could choose its hash slot.
 func Encode(key string) string {
 	if plain(key) {
 		return key
@@ -53,8 +53,8 @@ func Encode(key string) string {
 	return "~" + base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
-// Local is Encode for a key that is kept in this process only. There a short key can have any
-// characters, but for a "~" at its start.
+// Local is like Encode, but for keys that do not leave this process: a short key is kept unchanged whatever
+// its characters, unless it begins with "~". key must not be empty.
 func Local(key string) string {
 	if len(key) <= maxPlain && key[0] != '~' {
 		return key
@@ -62,6 +62,7 @@ func Local(key string) string {
 	return Encode(key)
 }
 
+// plain reports whether Encode stores key unchanged. key must not be empty.
 func plain(key string) bool {
 	if len(key) > maxPlain || key[0] == '~' {
 		return false
@@ -74,8 +75,8 @@ func plain(key string) bool {
 	return true
 }
 
-// plainByte is true for bytes that need no quoting in redis-cli and cannot be taken for another
-// part of the Redis key.
+// plainByte says which bytes need no quoting in redis-cli and cannot be mistaken for another part of the
+// Redis key.
 var plainByte = func() (table [256]bool) {
 	for c := range table {
 		table[c] = alphanumeric(byte(c))

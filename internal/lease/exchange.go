@@ -11,40 +11,41 @@ import (
 	"github.com/redislimit/redislimit/internal/limits"
 )
 
-// Events are called when something happens to a lease.
+// Events has functions that are called when a lease begins or ends. No lock is held.
 type Events struct {
 	Opened func(units int64)
 	Closed func(units, spent int64)
 }
 
-// Leases are those of a limiter.
+// Leases has the leases of one limiter. It is safe for concurrent use.
 type Leases struct {
-	d      time.Duration
+	d      time.Duration // the duration of a lease
 	hot    *hotKeys
 	now    func() Instant
 	take   TakeFunc
-	settle func([]*Closed) (failed []*Closed) // it waits for the replies
+	settle func([]*Closed) (failed []*Closed) // waits for the replies of Redis
 	events Events
 
 	onlyCallers bool // see Config
 
 	underWay atomic.Int32 // exchanges, and leases that are being closed and settled: Close waits for them
 
+	// mu guards the fields below.
 	mu      sync.Mutex
-	open    map[*Lease]struct{}
-	running bool // the goroutine that closes them
-	closed  bool // no more are taken
-	lost    Lost // since it is closed
+	open    map[*Lease]struct{} // leases that are not closed yet
+	running bool                // whether the goroutine of run exists
+	closed  bool                // whether Close was called: no more leases are taken
+	lost    Lost                // counted since Close was called
 }
 
-// A TakeFunc has Redis hold units of a key for as long as a lease lasts.
+// A TakeFunc asks Redis to hold units of a key for the duration of a lease.
 type TakeFunc func(ctx context.Context, by *limits.Set, key string, units int64) Grant
 
-// A Grant is what Redis says to that.
+// A Grant is the result of a TakeFunc.
 type Grant struct {
 	Answers   []algorithm.Answer
 	Handles   []algorithm.Handle // nil if the units are not held
-	Remaining int64              // beside them
+	Remaining int64              // how many units remained before the lease was taken; 0 if Redis did not reply
 }
 
 // A Config says how the leases of a limiter work. Every field but Duration has a default, which
@@ -61,8 +62,8 @@ type Config struct {
 	Share   int64 // a lease takes one part in Share of what remains; 0 means share
 }
 
-// New returns the Leases of a limiter. settle has Redis settle what was closed, and returns what it
-// could not.
+// New returns the Leases of a limiter. settle asks Redis to settle closed leases, and returns those that it
+// could not settle.
 func New(c Config, take TakeFunc, settle func([]*Closed) (failed []*Closed), events Events) *Leases {
 	if c.Clock == nil {
 		c.Clock = processClock()
@@ -84,12 +85,12 @@ func processClock() func() Instant {
 	}
 }
 
-// Now returns the instant.
+// Now returns the current Instant.
 func (ls *Leases) Now() Instant { return ls.now() }
 
-// A Lookup is what is known of the key of a request.
+// A Lookup is the result of [Leases.Look].
 type Lookup struct {
-	Hot *HotKey // nil unless the key is hot
+	Hot *HotKey // nil if the key is not hot
 
 	key  string
 	by   *limits.Set
@@ -97,27 +98,27 @@ type Lookup struct {
 	set  *hotSet
 }
 
-// Look looks a key up.
+// Look looks up whether key is hot for the limits of a Set.
 func (ls *Leases) Look(key string, by *limits.Set) Lookup {
 	hash := ls.hot.hash(key)
 	set := ls.hot.set(hash)
 	return Lookup{Hot: set.find(key, by), key: key, by: by, hash: hash, set: set}
 }
 
-// Count counts a request for a key that was not hot. It returns the HotKey that it has become, or
-// nil.
+// Count counts a request for a key that l found not to be hot. If the key has become hot by this, Count
+// returns its HotKey, and otherwise nil.
 func (ls *Leases) Count(l Lookup, now Instant) *HotKey {
 	return ls.hot.count(l.set, l.hash, l.key, l.by, now.Mono)
 }
 
-// Heard notes what a decision by Redis says of a hot key: n units were admitted, and so many
-// remain.
+// Heard records a decision of Redis about a hot key: n units were admitted, and then remaining units
+// remained.
 func (ls *Leases) Heard(h *HotKey, n, remaining int64) {
 	h.asked(ls.now().Mono, ls.d, 1, n)
 	h.heard(remaining)
 }
 
-// Lease returns the last lease of the key, which may have ended, or nil. h may be nil.
+// Lease returns the latest lease of the key, which may have ended, or nil if there was none. h may be nil.
 func (h *HotKey) Lease() *Lease {
 	if h == nil {
 		return nil
@@ -125,7 +126,8 @@ func (h *HotKey) Lease() *Lease {
 	return h.lease.Load()
 }
 
-// A Closed is a lease that is to be settled: Held units of it are held, of which Spent were spent.
+// A Closed is a lease that must be settled: Redis holds Held units for it, of which Spent were spent. Units
+// that requests reserved are not among them.
 type Closed struct {
 	*Lease
 
@@ -134,8 +136,8 @@ type Closed struct {
 	Held, Spent int64
 }
 
-// closeLease closes a lease: nothing is taken from it any more. It returns what is to be settled,
-// or nil.
+// closeLease closes a lease, so that no more units can be taken from it. It returns what must be settled.
+// The result is nil if nothing must be settled, or if the lease has been closed before.
 func (ls *Leases) closeLease(le *Lease, now Instant) *Closed {
 	state := le.state.Swap(leaseClosed)
 	if state&leaseClosed != 0 {
@@ -154,16 +156,17 @@ func (ls *Leases) closeLease(le *Lease, now Instant) *Closed {
 	return &Closed{Lease: le, Limits: le.hot.limits, Key: le.hot.key, Held: held, Spent: held - left}
 }
 
-// An exchange settles the last lease of a key, and takes another.
+// An exchange settles the last lease of a key and takes the next one, in the background.
 type exchange struct {
-	room atomic.Int64  // units that are asked for, less those that requests wait for
-	done chan struct{} // closed when it has ended
+	room atomic.Int64  // how many units of the next lease no waiting request has claimed yet
+	done chan struct{} // closed when the exchange has ended
 }
 
-// Exchange closes the lease that was seen of a hot key, and takes another, beside the requests that
-// wait for it. It does nothing if there is nothing to exchange, or another request does it. If
-// another lease would be too small for the request for n units that calls it, the last is settled
-// only.
+// Exchange closes the lease seen, which is the latest lease of a hot key or nil, and takes another lease.
+// It works in the background; see Awaited for how a request waits for the result. Exchange does nothing if
+// another exchange for the key is in flight, or if the key has a newer lease than seen. n is the cost of
+// the request that calls Exchange. If the next lease would be smaller than n, the last lease is only
+// settled.
 func (ls *Leases) Exchange(ctx context.Context, h *HotKey, n int64, seen *Lease, now Instant) {
 	if h.exchange.Load() != nil {
 		return
@@ -179,7 +182,7 @@ func (ls *Leases) Exchange(ctx context.Context, h *HotKey, n int64, seen *Lease,
 		units = 0
 	}
 	x.room.Store(units)
-	end := func() { // also where a hook of the client ends the goroutine
+	end := func() { // deferred, so it also runs if a hook of the client ends the goroutine
 		h.exchange.Store(nil)
 		close(x.done)
 	}
@@ -189,12 +192,12 @@ func (ls *Leases) Exchange(ctx context.Context, h *HotKey, n int64, seen *Lease,
 			defer end()
 			ls.takeLease(context.WithoutCancel(ctx), h, units)
 		})
-		if old != nil { // as the next is for an eighth of what remains, it need not wait for that
+		if old != nil { // the next lease is for an eighth of what remains, so it need not wait for the settlement
 			ls.beside(func() { ls.settleClosed(old) })
 		}
 	case old != nil:
 		if old.Spent < old.Held {
-			x.room.Store(maxLeased) // all wait for what becomes free
+			x.room.Store(maxLeased) // every request waits for the units that the settlement frees
 		}
 		ls.beside(func() {
 			defer end()
@@ -205,7 +208,7 @@ func (ls *Leases) Exchange(ctx context.Context, h *HotKey, n int64, seen *Lease,
 	}
 }
 
-// beside calls f beside the requests. Close waits for it.
+// beside calls f in the background. Close waits for f.
 func (ls *Leases) beside(f func()) {
 	ls.underWay.Add(1)
 	run := func() {
@@ -219,8 +222,8 @@ func (ls *Leases) beside(f func()) {
 	}
 }
 
-// change closes the lease that was seen, unless there is another by now. It returns what is to be
-// settled, or nil, and how many units are to be leased.
+// change closes the lease seen, unless it is not the latest lease of h any more. It returns the lease that
+// must be settled, or nil, and how many units the next lease should have, or 0.
 func (ls *Leases) change(h *HotKey, seen *Lease, now Instant) (old *Closed, units int64) {
 	if h.lease.Load() != seen {
 		return nil, 0
@@ -234,8 +237,9 @@ func (ls *Leases) change(h *HotKey, seen *Lease, now Instant) (old *Closed, unit
 	return old, units
 }
 
-// Awaited returns a channel that is closed when the exchange under way for h ends; nil if there is
-// none, or others wait for all of its units.
+// Awaited returns a channel that is closed when the exchange in flight for h ends, and claims n units of
+// the next lease. It returns nil if there is no exchange, or if other requests have claimed too many of its
+// units.
 func (ls *Leases) Awaited(h *HotKey, n int64) <-chan struct{} {
 	x := h.exchange.Load()
 	if x == nil || ls.onlyCallers {
@@ -248,8 +252,8 @@ func (ls *Leases) Awaited(h *HotKey, n int64) <-chan struct{} {
 	return x.done
 }
 
-// takeLease takes a lease of a hot key, if Redis has so many units. One that is granted too late is
-// given back at once.
+// takeLease takes a lease of a hot key, if that many units are left in Redis. A lease that is granted too
+// late is settled at once.
 func (ls *Leases) takeLease(ctx context.Context, h *HotKey, units int64) {
 	sent := ls.now()
 	g := ls.take(ctx, h.limits, h.key, units)
@@ -276,7 +280,8 @@ func (ls *Leases) isClosed() bool {
 	return ls.closed
 }
 
-// add has the lease closed when its time comes. It reports false if no more leases are taken.
+// add registers a lease, so that run closes it in time if no request does. It returns false if Close was
+// called.
 func (ls *Leases) add(le *Lease) bool {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -291,12 +296,12 @@ func (ls *Leases) add(le *Lease) bool {
 	return true
 }
 
-// run closes leases that no request has closed, for as long as there are any.
+// run closes leases that no request has closed in time. It returns when no lease is open.
 func (ls *Leases) run() {
 	ticker := time.NewTicker(ls.d / 16)
 	defer ticker.Stop()
 	for range ticker.C {
-		go ls.CloseOld() // Redis may be slow, and other leases end meanwhile
+		go ls.CloseOld() // in a goroutine, because Redis may be slow while other leases end
 		ls.mu.Lock()
 		ls.running = len(ls.open) > 0
 		running := ls.running
@@ -307,8 +312,8 @@ func (ls *Leases) run() {
 	}
 }
 
-// CloseOld closes leases before their time, early enough for Redis to settle them before what is
-// held has expired: then it would be charged whole.
+// CloseOld closes leases some time before they end. Redis must settle a lease before the lease's hold
+// expires, or all its units are charged.
 func (ls *Leases) CloseOld() {
 	now := ls.now()
 	ls.mu.Lock()
@@ -322,13 +327,13 @@ func (ls *Leases) CloseOld() {
 	ls.close(old, now)
 }
 
-// margin is how long before its time the lease is closed: a fourth of it, or more where Redis took
-// long to answer.
+// margin returns how long before its end the lease is closed: a quarter of its duration, or more if Redis
+// took long to grant it.
 func (le *Lease) margin() time.Duration {
 	return min(max(le.lasts/4, 3*le.granted.Since(le.sent)), le.lasts/2)
 }
 
-// close closes leases, and settles them.
+// close closes and settles leases. It returns after Redis has replied.
 func (ls *Leases) close(all []*Lease, now Instant) {
 	ls.underWay.Add(1)
 	defer ls.underWay.Add(-1)
@@ -343,7 +348,7 @@ func (ls *Leases) close(all []*Lease, now Instant) {
 	}
 }
 
-// settleClosed settles leases, and notes what could not be given back.
+// settleClosed settles leases. After Close, it adds up which units could not be given back.
 func (ls *Leases) settleClosed(all ...*Closed) {
 	failed := ls.settle(all)
 	for _, c := range all {
@@ -359,8 +364,8 @@ func (ls *Leases) settleClosed(all ...*Closed) {
 	}
 }
 
-// Drop closes the leases of a key, and waits until all that were closed are settled: what is
-// settled after a Reset is charged.
+// Drop closes the leases of a key, and waits until all closed leases of the key are settled. A Reset calls
+// Drop first, because a settlement after the Reset would charge the key. ls may be nil.
 func (ls *Leases) Drop(key string) {
 	if ls == nil {
 		return
@@ -374,17 +379,17 @@ func (ls *Leases) Drop(key string) {
 	}
 	ls.close(all, ls.now())
 	for _, h := range keys {
-		for !ls.onlyCallers && h.settling.Load() > 0 { // each takes as long as two calls to Redis at most
+		for !ls.onlyCallers && h.settling.Load() > 0 { // a settlement takes at most two calls to Redis
 			time.Sleep(time.Millisecond)
 		}
 	}
 }
 
-// Lost is what Redis charges though it was not spent.
+// Lost counts units that Redis charges although they were not spent, and their keys.
 type Lost struct{ Keys, Units int64 }
 
-// Close closes all leases, and waits until they are settled. No more are taken. It returns what
-// could not be given back.
+// Close closes all leases, and waits until they are settled. No leases are taken afterwards. Close returns
+// what could not be given back. ls may be nil.
 func (ls *Leases) Close() (lost Lost) {
 	if ls == nil {
 		return lost
@@ -397,7 +402,7 @@ func (ls *Leases) Close() (lost Lost) {
 	}
 	ls.mu.Unlock()
 	ls.close(all, ls.now())
-	for ls.underWay.Load() > 0 { // each takes as long as a call to Redis at most
+	for ls.underWay.Load() > 0 { // each takes at most one call to Redis
 		time.Sleep(time.Millisecond)
 	}
 	ls.mu.Lock()

@@ -10,56 +10,56 @@ import (
 	"github.com/redislimit/redislimit/internal/limits"
 )
 
-// HotAsks is how often a process asks for a key within the duration of a lease where it leases
-// units of it.
+// HotAsks is how many requests for a key, within the duration of a lease, make the key hot: this process
+// then leases units of it.
 const HotAsks = 8
 
-// The table of hot keys has hotSets sets of hotWays keys each. A key that finds its set full of
-// others that are in use is not leased.
+// The table of hot keys has hotSets sets of hotWays keys each. If the set of a key is full of other keys
+// that are in use, the key does not become hot.
 const (
 	hotSets = 1024
 	hotWays = 4
 )
 
-// leastLeased is how many units a lease has at least: to take it and to settle it are two calls.
+// leastLeased is the least number of units that are worth a lease, which costs two calls to Redis.
 const leastLeased = 3
 
-// maxHotKey is the length of the longest key, in bytes, that is leased: the table keeps keys as
-// they are.
+// maxHotKey is the length, in bytes, of the longest key that is leased. It bounds the memory of the table,
+// which keeps whole keys.
 const maxHotKey = 512
 
 // hotCounts is how many counters each set has for keys that are not hot.
 const hotCounts = 8
 
-// hotKeys knows which keys a process asks for often, and what it leases of them. It is read without
-// a lock.
+// hotKeys finds out which keys are requested often, and keeps their HotKeys. It is read without a lock.
 type hotKeys struct {
-	d     time.Duration // of a lease
-	asks  int64         // HotAsks
-	share int64         // share
+	d     time.Duration // the duration of a lease
+	asks  int64         // HotAsks, or what a test has set
+	share int64         // share, or what a test has set
 	seed  maphash.Seed
-	table atomic.Pointer[[hotSets]hotSet] // made with the first request
+	table atomic.Pointer[[hotSets]hotSet] // allocated with the first request
 }
 
-// A hotSet is one cache line, of 64 bytes: a request for a key that is not hot reads no other.
+// A hotSet fills one cache line of 64 bytes. A request for a key that is not hot reads no other.
 type hotSet struct {
 	keys   [hotWays]atomic.Pointer[HotKey]
 	counts [hotCounts]atomic.Uint32
 }
 
-// A HotKey is a key that is asked for often, by the limits of one Limiter.
+// A HotKey is a key that is requested often, for the limits of one Limiter.
 type HotKey struct {
 	key    string
 	limits *limits.Set
 
-	lease    atomic.Pointer[Lease]    // the last one, which may have ended
-	exchange atomic.Pointer[exchange] // of a request that settles that, and takes another; or nil
-	settling atomic.Int32             // leases that are closed, and not yet settled
+	lease    atomic.Pointer[Lease]    // the latest lease, which may have ended, or nil
+	exchange atomic.Pointer[exchange] // the exchange in flight, or nil
+	settling atomic.Int32             // how many leases are closed but not settled yet
 
+	// mu guards the fields below.
 	mu        sync.Mutex
 	demand    demand
-	remaining int64 // as last heard; 0: not yet
-	last      time.Duration
+	remaining int64         // how many units remained when Redis last answered; 0 before the first answer
+	last      time.Duration // when the key was last requested
 }
 
 func newHotKeys(d time.Duration) *hotKeys {
@@ -68,7 +68,7 @@ func newHotKeys(d time.Duration) *hotKeys {
 
 func (t *hotKeys) hash(key string) uint64 { return maphash.String(t.seed, key) }
 
-// set returns the set of the keys with a hash.
+// set returns the set for keys with the given hash.
 func (t *hotKeys) set(hash uint64) *hotSet {
 	table := t.table.Load()
 	if table == nil {
@@ -78,7 +78,7 @@ func (t *hotKeys) set(hash uint64) *hotSet {
 	return &table[hash%hotSets]
 }
 
-// find returns the HotKey of key, or nil.
+// find returns the HotKey of key for the limits of a Set, or nil.
 func (s *hotSet) find(key string, by *limits.Set) *HotKey {
 	for i := range s.keys {
 		if h := s.keys[i].Load(); h != nil && h.limits == by && h.key == key {
@@ -88,7 +88,7 @@ func (s *hotSet) find(key string, by *limits.Set) *HotKey {
 	return nil
 }
 
-// all returns those of key, by any limits.
+// all returns the HotKeys of key for any limits.
 func (t *hotKeys) all(key string) []*HotKey {
 	var all []*HotKey
 	set := t.set(t.hash(key))
@@ -100,17 +100,19 @@ func (t *hotKeys) all(key string) []*HotKey {
 	return all
 }
 
-// A counter of a key that is not hot, packed: the first numbers are the highest bits.
+// A counter counts requests for a key that is not hot. It is one word, from its highest bit:
 //
-//	8 bits: a tag of the key | 16 bits: since when, in 64ths of d | 8 bits: how often it was asked for
+//	 8 bits  a tag, which tells keys apart that share the counter
+//	16 bits  when the counter began, in 64ths of d
+//	 8 bits  how often the key was requested
 const (
 	countBits = 8
 	sinceBits = 16
 	tagBits   = 8
 )
 
-// count counts a request for a key that find has not found in set, which is that of its hash. It
-// returns the HotKey that the key has become, or nil.
+// count counts a request for a key that find did not find in set, the set for the key's hash. If the key
+// has become hot, count returns its HotKey, and otherwise nil.
 func (t *hotKeys) count(set *hotSet, hash uint64, key string, by *limits.Set, now time.Duration) *HotKey {
 	counter := &set.counts[hash/hotSets%hotCounts]
 	tag, tick := uint32(hash>>(64-tagBits)), uint32(now/(t.d/64))%(1<<sinceBits)
@@ -121,7 +123,7 @@ func (t *hotKeys) count(set *hotSet, hash uint64, key string, by *limits.Set, no
 		since, asks = tick, 1
 	case old>>(countBits+sinceBits) == tag:
 		asks = min(asks+1, 1<<countBits-1)
-	case asks > 1: // of another key, which keeps the counter for as long as it is asked for more often
+	case asks > 1: // of another key, which keeps the counter while it is requested more often
 		tag = old >> (countBits + sinceBits)
 		asks--
 	default:
@@ -133,11 +135,12 @@ func (t *hotKeys) count(set *hotSet, hash uint64, key string, by *limits.Set, no
 		}
 		return t.add(set, key, by, now)
 	}
-	counter.CompareAndSwap(old, tag<<(countBits+sinceBits)|since<<countBits|asks) // a request that is not counted is no harm
+	// It fails if another request was faster. Not counting this request does no harm.
+	counter.CompareAndSwap(old, tag<<(countBits+sinceBits)|since<<countBits|asks)
 	return nil
 }
 
-// add returns a new HotKey for key, or nil where there is no room.
+// add makes key hot. It returns nil if there is no room.
 func (t *hotKeys) add(set *hotSet, key string, by *limits.Set, now time.Duration) *HotKey {
 	added := &HotKey{key: strings.Clone(key), limits: by, last: now}
 	added.demand.add(now, t.d, t.asks-1, t.asks-1)
@@ -153,15 +156,15 @@ func (t *hotKeys) add(set *hotSet, key string, by *limits.Set, now time.Duration
 	return nil
 }
 
-// idle reports whether the key was not asked for within d. What was leased of it has ended then,
-// and is settled in the background.
+// idle reports whether the key was not requested within the last d. Its lease has ended then, and is
+// settled in the background.
 func (h *HotKey) idle(now, d time.Duration) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return now-h.last > d && h.exchange.Load() == nil
 }
 
-// asked notes requests that were admitted so many units.
+// asked records requests for the key, and how many units they were admitted.
 func (h *HotKey) asked(now, d time.Duration, asks, units int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -169,14 +172,14 @@ func (h *HotKey) asked(now, d time.Duration, asks, units int64) {
 	h.demand.add(now, d, asks, units)
 }
 
-// heard notes how many units remain of the limit that has the fewest.
+// heard records how many units remain of the limit that has the fewest.
 func (h *HotKey) heard(remaining int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.remaining = remaining
 }
 
-// wanted returns how many units are to be leased; 0 for none.
+// wanted returns how many units the next lease should have; 0 if no lease is worth it.
 func (h *HotKey) wanted(now time.Duration, t *hotKeys) int64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -188,8 +191,8 @@ func (h *HotKey) wanted(now time.Duration, t *hotKeys) int64 {
 	return units
 }
 
-// demand is how often a key was asked for within the last d, and for how many units: those of the
-// present eighth of d, and of the seven before it.
+// demand counts the requests for a key within the last d, and the units that they were admitted. Each
+// element counts one eighth of d: the present eighth, and the seven before it.
 type demand [8]struct {
 	eighth      int64 // which one, counted from the clock's origin
 	asks, units int64

@@ -13,7 +13,7 @@ import (
 
 const hotFor = 100 * time.Millisecond
 
-// TestHotKeys has a key become hot when it is asked for eight times within d, and not before.
+// TestHotKeys checks that a key becomes hot when it is requested eight times within d, and not before.
 func TestHotKeys(t *testing.T) {
 	by := &limits.Set{}
 	for gap, hot := range map[time.Duration]bool{0: true, hotFor / 8: true, hotFor / 6: false, hotFor: false} {
@@ -36,11 +36,12 @@ func TestHotKeys(t *testing.T) {
 	}
 }
 
-// TestHotKeysShareCounters has a key become hot although another, which is asked for less often, shares its counter.
+// TestHotKeysShareCounters checks that a key becomes hot although another key, which is requested less
+// often, shares its counter.
 func TestHotKeysShareCounters(t *testing.T) {
 	table, by := newHotKeys(hotFor), &limits.Set{}
 	hash := table.hash("k")
-	other := hash ^ 1<<63 // another tag
+	other := hash ^ 1<<63 // with another tag
 	for range HotAsks {
 		for range 3 {
 			if table.count(table.set(hash), hash, "k", by, time.Hour) != nil {
@@ -54,8 +55,7 @@ func TestHotKeysShareCounters(t *testing.T) {
 	t.Errorf("not hot after %d requests, with %d for the other", 3*HotAsks, HotAsks)
 }
 
-// TestHotKeysBounded has more keys asked for than the table holds: those that are hot stay, and
-// idle ones make room.
+// TestHotKeysBounded requests more keys than the table holds: hot keys stay, and idle ones make room.
 func TestHotKeysBounded(t *testing.T) {
 	table, by := newHotKeys(hotFor), &limits.Set{}
 	heat := func(prefix string, keys int, now time.Duration) (hot int) {
@@ -89,8 +89,8 @@ func TestHotKeysBounded(t *testing.T) {
 	}
 }
 
-// TestCloseWaits closes Leases while an exchange is in flight, and while another goroutine closes a
-// lease: Close waits for both, for what they have is to be given back.
+// TestCloseWaits calls Close while an exchange is in flight, and while another goroutine closes a lease.
+// Close waits for both, because their units must be given back.
 func TestCloseWaits(t *testing.T) {
 	t.Parallel()
 	for _, exchange := range []bool{false, true} {
@@ -118,7 +118,8 @@ func TestCloseWaits(t *testing.T) {
 	}
 }
 
-// TestDropWaits drops a key's leases while one that ended before is settled: what is settled after a Reset would be charged.
+// TestDropWaits drops a key's leases while a lease that ended before is being settled: a settlement after a
+// Reset would charge the key.
 func TestDropWaits(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -135,8 +136,9 @@ func TestDropWaits(t *testing.T) {
 	})
 }
 
-// TestExchange exchanges leases: who waits for the next does not wait until the last is settled. Where the next would be too small, or
-// there is none, all wait until what was not spent is free.
+// TestExchange exchanges leases. Requests that wait for the next lease do not wait until the last one is
+// settled. If the next lease would be too small, or if there is none, all requests wait until the unspent
+// units are free.
 func TestExchange(t *testing.T) {
 	t.Parallel()
 	const takes, settles = time.Second, time.Minute
@@ -177,7 +179,8 @@ func TestExchange(t *testing.T) {
 	}
 }
 
-// TestExchangeEnds has a hook of the client end the goroutine that takes a lease: nobody waits for the lease any more.
+// TestExchangeEnds makes a hook of the client end the goroutine that takes a lease: nobody waits for the
+// lease afterwards.
 func TestExchangeEnds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -202,7 +205,7 @@ func TestExchangeEnds(t *testing.T) {
 	})
 }
 
-// TestClosedInTime has a lease end while Redis is slow to settle another: it is closed in time.
+// TestClosedInTime lets a lease end while Redis is slow to settle another: it is closed in time.
 func TestClosedInTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

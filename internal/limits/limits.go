@@ -1,5 +1,5 @@
-// Package limits has the limits of a limiter, ready to decide: what is known of them before any
-// request comes.
+// Package limits compiles the limits of a limiter into the form that decisions use, before any request
+// comes.
 package limits
 
 import (
@@ -11,49 +11,50 @@ import (
 	"github.com/redislimit/redislimit/internal/redisstore"
 )
 
-// A Limit is one of them, as it was asked for.
+// A Limit describes one limit as the program configured it.
 type Limit struct {
 	Kind    *algorithm.Kind
 	Numbers algorithm.Numbers
-	Name    string        // in results
-	Key     string        // what its Redis key ends with
-	Hold    time.Duration // for how long its units are held; 0 for the default
+	Name    string        // in Results
+	Key     string        // the end of the limit's Redis key
+	Hold    time.Duration // how long its units are held; 0 for the default
 
-	// Unlimited makes the limit admit everything, and Zero makes it deny everything but a cost of 0.
-	// Neither counts: Kind and Numbers are then only a form in which a store can be asked about the
-	// key.
+	// Unlimited makes the limit admit everything, and Zero makes it deny every cost except 0. Neither
+	// counts anything; Kind and Numbers only give a store a form in which it can be asked whether the key
+	// is banned.
 	Unlimited, Zero bool
 }
 
-// A Set is the limits of one limiter, in their order. The slices have one element for each.
+// A Set is the limits of one limiter, in their order. Members, Names, Keys, Capacities and Windows have one
+// element for each limit.
 type Set struct {
-	Limiter    string // its name
+	Limiter    string // the limiter's name
 	Members    []algorithm.Member
 	Names      []string
 	Keys       []string
 	Capacities []int64
 	Windows    []time.Duration
 
-	Scripts string // the names of the algorithms: sets of the same ones share scripts and batches
+	// Scripts has the names of the algorithms. Sets with equal Scripts share scripts and batches.
+	Scripts string
 
-	// Uncounted says that what is admitted follows from the Capacities alone: one limit admits
-	// everything, or one or more admit nothing. Nothing is charged then, and a store is asked only
-	// whether the key is banned.
+	// Uncounted says that Capacities alone decide, because one limit admits everything or because at least
+	// one limit admits nothing. Nothing is charged, and a store is asked only whether the key is banned.
 	Uncounted bool
 
-	Slots        bool          // a limit is InFlight
-	Queues       bool          // a limit is a LeakyBucket
-	Units        bool          // a limit holds units, that are no slots
-	SlotTTL      time.Duration // the shortest of those that have slots
-	ShortestHold time.Duration // the shortest of all limits
+	Slots        bool          // whether a limit is InFlight
+	Queues       bool          // whether a limit is a LeakyBucket
+	Units        bool          // whether a limit can hold units: one that is neither InFlight nor LeakyBucket
+	SlotTTL      time.Duration // the shortest time for which an InFlight limit holds a slot
+	ShortestHold time.Duration // the shortest time for which any limit holds units or slots
 
-	Server   *redisstore.Limits // for a decision in Redis, or nil
-	Store    *redisstore.Store  // which makes it, or nil
-	Memory   *memory.Limits     // for one in memory, or nil
-	Fallback *Set               // what FailLocal decides by, or nil
+	Server   *redisstore.Limits // the limits as Redis decides by them, or nil
+	Store    *redisstore.Store  // the Store that decides in Redis, or nil
+	Memory   *memory.Limits     // the limits as memory decides by them, or nil
+	Fallback *Set               // the limits that FailLocal decides by, or nil
 }
 
-// New returns the Set of the limits of a limiter.
+// New returns the Set of a limiter's limits. It does not set Server, Store, Memory and Fallback.
 func New(limiter string, limits []Limit) *Set {
 	s := &Set{Limiter: limiter}
 	for _, l := range limits {
@@ -85,7 +86,7 @@ func New(limiter string, limits []Limit) *Set {
 	return s
 }
 
-// Exceeded returns how many capacities a cost of n exceeds.
+// Exceeded returns how many limits have a capacity below n.
 func (s *Set) Exceeded(n int64) int {
 	count := 0
 	for _, capacity := range s.Capacities {
@@ -99,8 +100,9 @@ func (s *Set) Exceeded(n int64) int {
 // maxDenied bounds what DeniedFor returns.
 const maxDenied = time.Hour
 
-// DeniedFor returns for how long a denial of n units may be repeated: they are denied until then,
-// whatever becomes of what is held. It is 0 if slots deny them, for one may be free at any time.
+// DeniedFor returns how long a denial of n units may be repeated: n units are denied for at least this
+// time, whatever is given back meanwhile. It returns 0 if slots deny them, because a slot may become free
+// at any time.
 func (s *Set) DeniedFor(answers []algorithm.Answer, n int64) time.Duration {
 	if s.Uncounted {
 		return maxDenied

@@ -1,5 +1,6 @@
-// Package line has the callers of one process that wait for a key wait in a line, in the order in
-// which they came: whose turn it is to ask, and who is woken. What they ask it does not know.
+// Package line queues the callers of this process that wait for the same key, first come, first served. It
+// decides when a caller may ask for units, and wakes callers when units become free. How a caller asks is
+// up to the caller.
 package line
 
 import (
@@ -16,49 +17,51 @@ import (
 )
 
 const (
-	// maxAsking bounds how many of a line ask at the same time: more would share no round trip.
+	// maxAsking bounds how many callers of one line ask at the same time. More calls would not fit into one
+	// round trip.
 	maxAsking = 64
 
-	// A denial that may be over at any time is asked about again after firstPoll, and each time
-	// after half as long again, up to lastPoll. All lines together poll once in pollGap at most.
+	// A denial that may be over at any time is asked about again after firstPoll. Each further pause is
+	// half as long again, up to lastPoll. All lines together ask at most once per pollGap.
 	firstPoll, lastPoll, pollGap = 10 * time.Millisecond, 50 * time.Millisecond, time.Millisecond
 
-	// A process whose line has passed on slots for turnTime leaves them to others for half a
-	// lastPoll.
+	// If callers of this process have passed on slots to each other for turnTime, the next one pauses for
+	// about half of lastPoll, so that other processes get slots too.
 	turnTime = 500 * time.Millisecond
 
+	// never is the RetryAfter of a request that is not admitted by waiting.
 	never time.Duration = math.MaxInt64
 )
 
-// A Caller is who waits.
+// A Caller is a request that waits for its turn.
 type Caller struct {
 	Key   string
-	Units int64     // that it wants
-	Until time.Time // when it is of no use any more, if that is before its context ends; zero: never
-	Most  int       // of such that may wait; 0: any number
+	Units int64     // how many units the caller wants
+	Until time.Time // when the caller gives up, if this is before its context ends; zero: never
+	Most  int       // how many callers with a Most may wait at a time; 0: the number is not bounded
 }
 
-// A Denial is why a caller has to wait.
+// A Denial says why units were denied, and when they may be admitted.
 type Denial struct {
-	Reply      decision.Reply // whose it is: it is not looked at here
-	At         time.Time      // when it was
-	RetryAfter time.Duration  // of the longest Duration: never
-	Held       bool           // it may be over at any time, when something is given back
+	Reply      decision.Reply // the reply that denied, for the caller's use: this package does not read it
+	At         time.Time      // when the reply came
+	RetryAfter time.Duration  // the longest Duration means never
+	Held       bool           // the denial may be over at any time, when somebody gives units back
 
-	// How many units are admitted after that: Limit in each Window, at once or, if they drain, one
-	// by one. A Window of 0: that is not known.
+	// Limit, Window and Drains describe how units become free after that: Limit units in each Window, one
+	// by one if Drains is set, and otherwise all at once. A Window of 0 means that this is not known.
 	Limit  int64
 	Window time.Duration
 	Drains bool
 
-	units int64         // that were denied
-	pause time.Duration // after which it is asked again
+	units int64         // how many units were denied
+	pause time.Duration // how long the caller waits before it asks again
 }
 
-// soon reports whether it may be over at any time.
+// soon reports whether the denial may be over at any time.
 func (d *Denial) soon() bool { return d.Held || d.RetryAfter == never }
 
-// over returns when the line is admitted that wants so many units, at the soonest.
+// over returns the earliest instant at which a line whose callers want units in total has been admitted.
 func (d *Denial) over(units int64) time.Time {
 	over := d.At.Add(d.RetryAfter)
 	if d.Window == 0 || d.Limit == 0 {
@@ -71,55 +74,57 @@ func (d *Denial) over(units int64) time.Time {
 	return over.Add(time.Duration(min(windows*float64(d.Window), 1e18)))
 }
 
-// A RefusalError is the error of who would wait for too long, or of one too many. It is a
-// [context.DeadlineExceeded].
+// A RefusalError is the error of a caller whose wait would be too long, or that came when too many were
+// waiting. It wraps [context.DeadlineExceeded].
 type RefusalError struct {
-	Wait   time.Duration // that it would, as far as it is known
-	Last   *Denial       // by which that is known, or nil
-	Waited bool          // already
+	Wait   time.Duration // how much longer the wait would be; 0 if that is not known
+	Last   *Denial       // the last denial in the line, or nil
+	Waited bool          // whether the caller has waited
 }
 
 func (r *RefusalError) Error() string {
 	if r.Last != nil && r.Last.Held {
-		return fmt.Sprintf("redislimit: what others hold was not given back in time (each Reservation is to be ended, "+
-			"and the body of each response to be closed): %v", context.DeadlineExceeded)
+		return fmt.Sprintf("redislimit: units that others hold were not released in time (end each Reservation, "+
+			"and close the body of each response): %v", context.DeadlineExceeded)
 	}
-	return fmt.Sprintf("redislimit: %v to wait: %v", r.Wait, context.DeadlineExceeded)
+	return fmt.Sprintf("redislimit: the call would have to wait %v: %v", r.Wait, context.DeadlineExceeded)
 }
 
 // Unwrap returns context.DeadlineExceeded.
 func (r *RefusalError) Unwrap() error { return context.DeadlineExceeded }
 
-// Lines are the callers that wait, in a line for each key. The zero Lines are ready.
+// Lines has a line for each key that somebody waits for. The zero Lines is ready to use. It is safe for
+// concurrent use.
 type Lines struct {
-	count   atomic.Int64 // of lines, to be read without the lock
+	count atomic.Int64 // of lines; read without the lock, so that a limiter for which nobody waits pays little
+	// mu guards the fields below and all lines and waiters. It is never held while a caller asks.
 	mu      sync.Mutex
 	byKey   map[string]*line
-	bounded int // waiters whose number is bounded
+	bounded int // how many waiters have a Most
 }
 
-// A line is the callers that wait for one key, in the order in which they came. The first has its
-// turn, and others that may be admitted with it.
+// A line has the callers that wait for one key, in the order in which they came. The first caller has its
+// turn. So have callers behind it if enough units remain for them as well.
 type line struct {
 	waiters []*waiter
-	units   int64 // that they want, all together
-	last    *Denial
-	freed   chan struct{} // closed when units are free in this process; nil if nobody awaits that
-	poll    time.Duration // the last pause between two polls
-	kept    time.Time     // since when this process passes on its slots; zero if it does not
+	units   int64         // how many units all waiters want together
+	last    *Denial       // the last denial of the first waiter, or nil
+	freed   chan struct{} // closed when units become free in this process; nil if nobody waits for that
+	poll    time.Duration // the last pause between two attempts
+	kept    time.Time     // since when callers of this process pass on slots to each other; zero if they do not
 }
 
-// A waiter is a caller in a line.
+// A waiter is a Caller in a line.
 type waiter struct {
 	Caller
 
 	line   *line
-	asks   bool          // it has its turn
-	turn   chan struct{} // has an element when it gets it
-	waited bool          // for its turn, or to ask again
+	asks   bool          // whether it has its turn
+	turn   chan struct{} // receives an element when the waiter gets its turn
+	waited bool          // whether it has waited, for its turn or to ask again
 }
 
-// timeLeft returns for how long w may wait on.
+// timeLeft returns how much longer w may wait.
 func (w *waiter) timeLeft() time.Duration {
 	if w.Until.IsZero() {
 		return never
@@ -127,7 +132,7 @@ func (w *waiter) timeLeft() time.Duration {
 	return time.Until(w.Until)
 }
 
-// Anyone reports whether somebody waits for key.
+// Anyone reports whether a caller waits for key.
 func (ls *Lines) Anyone(key string) bool {
 	if ls.count.Load() == 0 {
 		return false
@@ -137,9 +142,9 @@ func (ls *Lines) Anyone(key string) bool {
 	return ls.byKey[key] != nil
 }
 
-// Wait has c wait for its turn, and then calls ask until it denies no more: that returns the
-// denial, or nil and how many units remain. long is told of each pause. Errors are those of ask and
-// of ctx, and a [RefusalError].
+// Wait waits until it is the turn of c, and then calls ask until ask does not deny. ask returns the denial,
+// or nil and how many units remain; no lock is held meanwhile. Wait calls long before each pause, with the
+// length of the pause. It returns an error of ask, the error of ctx, or a [RefusalError].
 func (ls *Lines) Wait(ctx context.Context, c Caller, long func(context.Context, time.Duration),
 	ask func() (denial *Denial, remaining int64, err error),
 ) error {
@@ -170,7 +175,7 @@ func (ls *Lines) Wait(ctx context.Context, c Caller, long func(context.Context, 
 			return nil
 		}
 		if first = ls.denied(w, denial); !first {
-			continue // another asks, who came before
+			continue // a caller that came before has its turn
 		}
 		if !denial.soon() && denial.RetryAfter > w.timeLeft() {
 			return &RefusalError{Wait: denial.RetryAfter, Last: denial, Waited: w.waited}
@@ -182,7 +187,8 @@ func (ls *Lines) Wait(ctx context.Context, c Caller, long func(context.Context, 
 	}
 }
 
-// rest waits until the first of a line is to ask again, after it was denied.
+// rest pauses before the first waiter of a line, which has just been denied, asks again. The pause ends
+// early when freed is closed.
 func (ls *Lines) rest(ctx context.Context, w *waiter, denial *Denial, freed <-chan struct{}) error {
 	w.waited = true
 	late := denial.pause > w.timeLeft()
@@ -199,8 +205,9 @@ func (ls *Lines) rest(ctx context.Context, w *waiter, denial *Denial, freed <-ch
 	return nil
 }
 
-// join has w wait in the line of its key, at its end; w must leave. It does not if that is of no
-// use, or if there are too many: a key takes no more places than are left for all others.
+// join appends w to the line of its key; w must then leave the line. join refuses w if w would certainly
+// wait for too long, or if too many callers wait. With a Most, a key may have no more waiters than there
+// are places left for all other keys.
 func (ls *Lines) join(w *waiter) *RefusalError {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -234,7 +241,8 @@ func (ls *Lines) join(w *waiter) *RefusalError {
 	return nil
 }
 
-// turnsLocked gives the first its turn, and those after it that what remains admits as well.
+// turnsLocked gives the first waiter its turn, and those behind it for which enough of the remaining units
+// are left.
 func (q *line) turnsLocked(remaining int64) {
 	for i, w := range q.waiters[:min(len(q.waiters), maxAsking)] {
 		if i > 0 && w.Units > remaining {
@@ -248,7 +256,8 @@ func (q *line) turnsLocked(remaining int64) {
 	}
 }
 
-// leave takes w out of its line. If it was admitted, so much remains.
+// leave removes w from its line, and gives the next waiters their turn. If w was admitted, remaining is how
+// many units remained after that.
 func (ls *Lines) leave(w *waiter, admitted bool, remaining int64) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -270,12 +279,13 @@ func (ls *Lines) leave(w *waiter, admitted bool, remaining int64) {
 		ls.count.Add(-1)
 		return
 	case i == 0 && !admitted:
-		q.last = nil // another may want less
+		q.last = nil // another waiter may want fewer units
 	}
 	q.turnsLocked(remaining)
 }
 
-// asking returns what is closed when units of the key are freed in this process from now on.
+// asking returns a channel that is closed when units of the key become free in this process. It must be
+// called before asking for units, so that no release is missed.
 func (ls *Lines) asking(w *waiter) <-chan struct{} {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -285,7 +295,8 @@ func (ls *Lines) asking(w *waiter) <-chan struct{} {
 	return w.line.freed
 }
 
-// denied notes that w was. It reports whether w is the first, which asks again after a pause.
+// denied records that w was denied. It reports whether w is the first of its line: only the first asks
+// again after a pause, while other waiters lose their turn.
 func (ls *Lines) denied(w *waiter, d *Denial) (first bool) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -300,13 +311,13 @@ func (ls *Lines) denied(w *waiter, d *Denial) (first bool) {
 	case d.Held:
 		q.poll = min(max(firstPoll, q.poll*3/2), lastPoll)
 		d.pause = max(jittered(q.poll), time.Duration(ls.count.Load())*pollGap)
-	case d.RetryAfter == never: // it is above this process's share of the limit, while Redis is away
+	case d.RetryAfter == never: // the request exceeds this process's share of the limit while Redis is unavailable
 		d.pause = time.Second
 	}
 	return true
 }
 
-// late returns the refusal of w, whose time is over.
+// late returns the error of w, whose time is over.
 func (ls *Lines) late(w *waiter) *RefusalError {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -317,8 +328,8 @@ func (ls *Lines) late(w *waiter) *RefusalError {
 	return r
 }
 
-// woken returns for how long the first of a line that was woken leaves what is free to other
-// processes. Else these would get nothing for as long as somebody waits in this one.
+// woken returns how long the first waiter of a line, which was woken, must leave the free units to other
+// processes. Without this pause, other processes would get nothing while callers wait in this one.
 func (ls *Lines) woken(w *waiter) time.Duration {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -332,15 +343,18 @@ func (ls *Lines) woken(w *waiter) time.Duration {
 	return 0
 }
 
-// jittered returns from half of d to as much above it.
+// jittered returns a random duration between half of d and one and a half times d.
 func jittered(d time.Duration) time.Duration { return d/2 + rand.N(d) }
 
-// Free wakes the first that waits for key, whose denial may be over.
+// Free wakes the first caller that waits for key, because units have become free. It does nothing if the
+// last denial says that units become free only as time passes.
 func (ls *Lines) Free(key string) { ls.wake(key, false) }
 
-// Forget does so whatever the denial says.
+// Forget wakes the first caller that waits for key whatever the last denial says, because the key was reset
+// or unblocked.
 func (ls *Lines) Forget(key string) { ls.wake(key, true) }
 
+// wake implements Free, and Forget if whatever is set.
 func (ls *Lines) wake(key string, whatever bool) {
 	if ls.count.Load() == 0 {
 		return
@@ -355,7 +369,8 @@ func (ls *Lines) wake(key string, whatever bool) {
 	q.freed, q.last = nil, nil
 }
 
-// Rest waits for d, or until woken.
+// Rest waits for d. It returns early when wake is closed or has an element, with woken set, or when ctx
+// ends, with the error of ctx.
 func Rest(ctx context.Context, d time.Duration, wake <-chan struct{}) (woken bool, err error) {
 	if d <= 0 {
 		return false, nil
