@@ -6,116 +6,122 @@ import (
 	"github.com/redislimit/redislimit/internal/algorithm"
 )
 
-// FixedWindow returns a [Limit] that counts: at most the rate's count in each window of the rate's
-// period. A window opens with its first admitted request and lasts for the period; with [Aligned]
-// windows start at multiples of the period since the Unix epoch. It suits published quotas, such as
-// 5000 a day. With [PerWeek], [PerMonth] or [In] its windows are those of a calendar.
+// FixedWindow returns a [Limit] that admits at most the rate's count in each window of the rate's
+// period. A window opens with the first admitted request of a key and lasts for the period. With
+// [Aligned], windows start at multiples of the period since the Unix epoch. With [PerWeek],
+// [PerMonth] or [In], they follow a calendar. FixedWindow suits published quotas, such as 5000 a
+// day.
 //
-// It is the cheapest algorithm and the coarsest: around the boundary of two windows up to twice the
-// limit may pass within one period. It keeps one string of about 25 bytes per key, and a decision
-// takes constant time.
+// It is the cheapest algorithm and the coarsest: around the boundary of two windows, up to twice
+// the limit may pass within one period. It keeps one string of about 25 bytes per key, and a
+// decision takes constant time.
 func FixedWindow(r Rate, o ...WindowOption) Limit {
 	return with(newLimit(algorithm.FixedWindow, r), o).canonical()
 }
 
 // SlidingWindowLog returns a [Limit] that is exact in every window: in no period, wherever it
-// begins, is more than the rate's count admitted. It remembers when each unit was admitted. It
-// suits small limits that must hold strictly, such as those of logins or payments.
+// begins, does it admit more than the rate's count. It remembers when each unit was admitted. It
+// suits small limits that must hold strictly, such as limits on logins or payments.
 //
-// Its memory grows with the charges in the window: it keeps a sorted set with an entry for each
-// charge of one unit, of about 20 bytes if there are at most 128 and else of 120 bytes, and a few
-// entries for a charge of several units: 11 for 100,000. New refuses a count above 100,000: use
-// [SlidingWindowCounter] there.
+// Its memory grows with the charges in the window. It keeps a sorted set with one entry for each
+// charge of one unit; an entry takes about 20 bytes if there are at most 128, and 120 bytes
+// otherwise. A charge of several units takes a few entries, for example 11 for 100,000 units. New
+// refuses a count above 100,000; use [SlidingWindowCounter] for those.
 func SlidingWindowLog(r Rate, o ...LimitOption) Limit {
 	return with(newLimit(algorithm.SlidingWindowLog, r), o)
 }
 
-// SlidingWindowCounter returns a [Limit] that comes close to a sliding window in constant memory.
-// It counts the units in the current window, aligned to the Unix epoch, and in the one before. To
-// the former it adds a share of the latter: the part of that window which lies within the last
-// period. It suits large limits that should be smooth, without a fixed window's double burst at the
-// boundary.
+// SlidingWindowCounter returns a [Limit] that approximates a sliding window in constant memory. It
+// counts the units in the current window, aligned to the Unix epoch, and in the previous one. Of
+// the previous count it adds the share that lies within the last period. It suits large limits that
+// should be smooth, without the double burst of a fixed window at the boundary.
 //
-// It is exact if the units of the window before came evenly. It keeps one string of about 25 bytes
-// per key, and a decision takes constant time.
+// It is exact if the units of the previous window came evenly. It keeps one string of about 25
+// bytes per key, and a decision takes constant time.
 //
-// The algorithm became known by Cloudflare, "How we built rate limiting capable of scaling to
+// The algorithm became known through Cloudflare, "How we built rate limiting capable of scaling to
 // millions of domains", 2017.
 func SlidingWindowCounter(r Rate, o ...LimitOption) Limit {
 	return with(newLimit(algorithm.SlidingWindowCounter, r), o)
 }
 
-// TokenBucket returns a [Limit] that admits bursts, and the rate after them: a bucket of [Burst]
-// tokens (default: the rate's count) starts full and refills continuously at the rate; a request
-// takes as many tokens as it costs and is denied while there are fewer. It is the usual choice for
+// TokenBucket returns a [Limit] that admits bursts, and the rate after them. A bucket of [Burst]
+// tokens (default: the rate's count) starts full and refills continuously at the rate. A request
+// takes as many tokens as it costs, and is denied while there are fewer. It is the usual choice for
 // an API, whose clients come in bursts.
 //
-// It keeps one string of about 25 bytes per key, and a decision takes constant time. What is stored
-// is not a number of tokens, but the instant at which the bucket is full again. A number of tokens
-// is a fraction with a denominator of up to 45 bits (after 1 µs at 7 per minute it is
-// 7/60,000,000), which a double, Lua's only number, rounds at each refill; the instant is exact
-// with additions alone.
+// It keeps one string of about 25 bytes per key, and a decision takes constant time. It stores the
+// instant at which the bucket is full again, not a number of tokens. A number of tokens would be a
+// fraction with a denominator of up to 45 bits (1 µs at a rate of 7 per minute is 7/60,000,000
+// tokens), which a double, Lua's only number, would round at each refill. The instant stays exact,
+// because it only takes additions.
 //
 // The algorithm is the token bucket of traffic policing, as in Tanenbaum's "Computer Networks" or
 // RFC 2697.
 func TokenBucket(r Rate, o ...BucketOption) Limit { return with(newLimit(algorithm.TokenBucket, r), o) }
 
-// GCRA returns a [Limit] that admits as [TokenBucket] does, by its other definition: the generic
-// cell rate algorithm keeps the theoretical arrival time (TAT), at which the units used so far are
-// all available again. A request is admitted if that instant, moved on by the time of the request's
-// cost, is at most the time of [Burst] units (default: the rate's count) ahead. TokenBucket stores
-// and answers the same: GCRA exists because it is known by this name, too.
+// GCRA returns a [Limit] that admits exactly what [TokenBucket] admits, by its other definition.
+// The generic cell rate algorithm keeps the theoretical arrival time (TAT), at which all units used
+// so far are available again. A request is admitted if that instant, moved on by the time of the
+// request's cost, is at most the time of [Burst] units (default: the rate's count) in the future.
+// TokenBucket stores and answers the same; GCRA exists because many people know the algorithm by
+// this name.
 //
-// The algorithm is that of ITU-T Recommendation I.371 and the ATM Forum's Traffic Management
+// The algorithm is defined in ITU-T Recommendation I.371 and in the ATM Forum's Traffic Management
 // Specification 4.0.
 func GCRA(r Rate, o ...BucketOption) Limit { return with(newLimit(algorithm.GCRA, r), o) }
 
-// LeakyBucket returns a [Limit] that shapes traffic: a queue of [Burst] units from which one leaves
-// every period/count, however they came in. The [Result.Delay] of an admitted request says how long
-// to wait for its turn, and the middleware holds it that long. A request that does not fit into the
-// queue is denied. LeakyBucket protects a backend that cannot take bursts. Who leaves the queue
-// before its turn gives its place to the next that comes; see [Reservation.Cancel].
+// LeakyBucket returns a [Limit] that shapes traffic: a queue of [Burst] units, from which one unit
+// leaves every period/count, however they came in. The [Result.Delay] of an admitted request says
+// how long to wait for its turn, and the middleware holds the request for that long. A request that
+// does not fit into the queue is denied. LeakyBucket protects a backend that cannot take bursts. If
+// a request leaves the queue before its turn, the next request that comes gets its place; see
+// [Permit.Cancel].
 //
-// The default Burst is what drains in one second, at least 1, so that no request is held for longer
-// unless asked.
+// The default Burst is the number of units that drain in one second, but at least 1. So no request
+// is held for longer than a second unless you ask for it.
 //
-// It keeps one string of about 45 bytes per key, and more while places in the queue are free, 128
-// at most. The queue is virtual: no process holds it, and no process drains it.
+// It keeps one string of about 45 bytes per key, and more while there are free places in the queue,
+// at most 128. The queue is virtual: no process holds it, and no process drains it.
 //
-// The algorithm is the leaky bucket as a queue of J. Turner, "New Directions in Communications",
+// The algorithm is the leaky bucket as a queue, by J. Turner, "New Directions in Communications",
 // 1986.
 func LeakyBucket(r Rate, o ...BucketOption) Limit { return with(newLimit(algorithm.LeakyBucket, r), o) }
 
-// InFlight returns a [Limit] of how many may be under way at a time: n units, from 0 to 1e9, are
-// slots. An admitted request takes as many as it costs, and gives them back when its work has
-// ended. It is asked by [Limiter.Acquire] or [Limiter.Reserve], and the middleware does so by
-// itself, and gives them back when the response ends, however it ends. It suits endpoints that are
-// slow, or work that must not be done twice at once, and stands well beside a limit with a rate: of
-// several limits all admit, or none is charged. There a cost of 60 takes 60 slots, too. Where a
-// request is to take one slot, whatever it costs, give InFlight a Limiter of its own, and ask both
-// by [AcquireAll]: slots.On(key).Cost(1). With n = 0 it denies everything: see [Limit].
+// InFlight returns a [Limit] on how many requests may be in flight at a time. It has n slots, from
+// 0 to 1e9. An admitted request takes as many slots as it costs, and gives them back when its work
+// has ended. Use [Limiter.Acquire] or [Limiter.Reserve]:
 //
-//	r, err := lim.Acquire(ctx, key, 1)
-//	// ... if r.Allowed:
-//	defer func() { _ = r.Release(ctx) }()
+//	p, err := lim.Acquire(ctx, key, 1)
+//	// ... if p.Allowed:
+//	defer func() { _ = p.Release(ctx) }()
 //
-// A slot is held for its [SlotTTL], and the Limiter renews it every third of that, in the
-// background, for as long as the work lasts. A process that dies so withholds its slots for one
-// SlotTTL at most. A process that cannot renew a slot in time, because Redis does not answer for so
-// long, has lost it, and others may take it: the context of [Reservation.Context] is then canceled,
-// and the middleware's handlers have that context.
+// The middleware does this for you, and gives the slots back when the response ends, however it
+// ends.
 //
-// There are never more than n unexpired holders by the clock of Redis. It cannot promise more than
-// that clock does: a forward step of it by SlotTTL frees all slots, a backward step withholds those
-// of a dead process for longer, and a failover that loses writes, or an eviction, loses slots.
-// While Redis does not answer, [FailLocal] counts in each process for itself, and [FailOpen] not at
-// all.
+// InFlight suits slow endpoints, or work that must not be done twice at once. It goes well beside a
+// limit with a rate: if a Limiter has several limits, all must admit, or none is charged. A request
+// that costs 60 then takes 60 slots, too. If each request should take one slot whatever it costs,
+// give InFlight a Limiter of its own, and ask both by [AcquireAll], with slots.On(key).Cost(1).
+// With n = 0 it denies everything: see [Limit].
 //
-// A Result tells slots: Remaining is how many are free. ResetAfter and Window are 0. RetryAfter is
-// one second: when a slot is given back is not known. A denial is never repeated by the deny cache.
-// [Limiter.Reset] frees no slots.
+// A slot is held for its [SlotTTL]. The Limiter renews it in the background, every third of that
+// time, until the work ends. So a process that dies withholds its slots for at most one SlotTTL. A
+// process that cannot renew a slot in time, because Redis does not answer, loses it, and others may
+// take it. The context of [Permit.Context] is then canceled; the handlers of the middleware get
+// that context.
 //
-// It keeps a sorted set with one member of 30 to 140 bytes for each call that is under way, and a
+// By the clock of Redis, there are never more than n unexpired holders. The promise depends on that
+// clock: if it steps forward by SlotTTL, all slots become free, and if it steps back, the slots of
+// a dead process are withheld for longer. A failover that loses writes, or an eviction, loses
+// slots. While Redis does not answer, each process counts for itself with [FailLocal], and nothing
+// is counted with [FailOpen].
+//
+// In a Result, Remaining is the number of free slots, and ResetAfter and Window are 0. RetryAfter
+// is one second, because it is not known when a slot will be given back. The deny cache never
+// repeats such a denial. [Limiter.Reset] frees no slots.
+//
+// InFlight keeps a sorted set with one member of 30 to 140 bytes for each call in flight, and a
 // decision takes logarithmic time.
 func InFlight(n int64, o ...InFlightOption) Limit {
 	l := Limit{kind: algorithm.InFlight, burst: n}

@@ -11,36 +11,39 @@ import (
 	"github.com/redislimit/redislimit/internal/limits"
 )
 
-// The bounds of Ban and Block, and of how many levels there are.
+// The bounds of Ban and Block, and of the number of levels.
 const (
 	minBan    = time.Millisecond
 	maxBan    = algorithm.MaxBan * time.Microsecond
 	maxLevels = 100
 )
 
-// Ban has a denial ban its key: for the first of these times, whatever the limits say meanwhile;
-// denied again after that, for the next; the last one repeats. A ban ends no sooner than the same
-// request would be admitted, so that who comes back at its RetryAfter is not banned again. The
-// first time is next again once the key, after a ban, was not denied for as long as that ban
-// lasted.
+// Ban makes a denial ban its key, whatever the limits say meanwhile. The first ban lasts for the
+// first of the given times. If the key is denied again after that ban, the next ban lasts for the
+// next time; the last time is used again and again. After a ban, if the key is not denied for as
+// long as the ban lasted, its next ban is a first one again. A ban never ends before the denied
+// request would be admitted, so a client that comes back after its RetryAfter is not banned again.
 //
 //	core.New(rdb, "login", core.SlidingWindowLog(core.PerHour(5)), core.FailClosed(), core.Ban(time.Hour, 24*time.Hour))
 //
-// During a ban everything is denied, a cost of 0, too, and changes nothing: the ban gets no longer.
-// What ends a [Reservation] is done all the same. [Limiter.Reset] keeps a ban, and
-// [Limiter.Unblock] ends it. If Redis refuses to write a ban, the denial stands.
+// During a ban everything is denied, even a cost of 0, and nothing changes: a request during a ban
+// does not prolong it. Settling or releasing what was admitted earlier still works. [Limiter.Reset]
+// keeps a ban, and [Limiter.Unblock] ends it. If Redis refuses to write a ban, the request is
+// denied without one.
 //
-// Only a denial by what is charged bans: not one by units that are held for a moment, or by
-// [InFlight], nor of a cost above the capacity. Who waits ([Limiter.Wait] and its kin) or only
-// looks ([Limiter.Peek], a middleware with DryRun) is denied during a ban, and bans nobody.
+// Only a denial because of charged units bans. A denial by units that are only held, by [InFlight],
+// or of a cost above the capacity does not. Callers that wait ([Limiter.Wait] and similar methods)
+// or only look ([Limiter.Peek], or a middleware with DryRun) are denied during a ban, but never
+// begin one.
 //
-// Whoever can send another's key can have him banned. So ban what its sender cannot choose, such as
-// his address, or the address and the user's name together; never the name of a user alone.
+// Anyone who can send another client's key can get that client banned. So ban only keys that a
+// sender cannot choose, such as its address, or its address together with the user name. Never ban
+// the user name alone.
 //
-// The times are from a millisecond to a year, none shorter than the one before. Without any, only
-// [Limiter.Block] bans. All processes must have the option; one with a [Lease] or the deny cache
-// sees the ban of another process within the time of the lease, or a second. With [FailLocal] each
-// process bans by itself while Redis is away.
+// The times are from a millisecond to a year, and none may be shorter than the one before it.
+// Without times, only [Limiter.Block] bans. All processes must have the option. A process with a
+// [Lease] or the deny cache notices the ban of another process within the duration of the lease, or
+// a second. With [FailLocal], each process begins bans of its own while Redis is away.
 func Ban(levels ...time.Duration) Option {
 	bans, allow := make(algorithm.Bans, len(levels)), ""
 	for i, d := range levels {
@@ -59,21 +62,22 @@ func validBan(d time.Duration) bool { return d >= minBan && d <= maxBan }
 
 var errNoBan = errors.New("without the option Ban no key can be blocked: give it to all processes, as Ban() for this alone")
 
-// Block bans key by hand, in all processes, for d from now, from a millisecond to a year: a ban
-// that it has is made longer or shorter. Levels stay as they are. The Limiter must have the option
-// [Ban]. Errors are else those of [Limiter.Reset]; while Redis does not answer, only this process
-// blocks.
+// Block bans key for the duration d from now, in all processes. d is from a millisecond to a year.
+// If the key is banned already, its ban becomes longer or shorter. The levels of [Ban] stay as they
+// are. The Limiter must have the option Ban. Other errors are the same as for [Limiter.Reset].
+// While Redis does not answer, only this process bans the key.
 func (l *Limiter) Block(ctx context.Context, key string, d time.Duration) error {
 	return l.block(ctx, key, d, false)
 }
 
-// BlockAtLeast is [Limiter.Block], but makes no ban shorter: of several the one that ends last
-// counts, whichever process is the first. It is for what others ask for, such as a Retry-After.
+// BlockAtLeast is like [Limiter.Block], but never makes a ban shorter: of several bans the one that
+// ends last counts, whatever the order of the calls. Use it for durations that others ask for, such
+// as a Retry-After header.
 func (l *Limiter) BlockAtLeast(ctx context.Context, key string, d time.Duration) error {
 	return l.block(ctx, key, d, true)
 }
 
-// Unblock ends the ban of key, and forgets its levels. Errors are those of [Limiter.Block].
+// Unblock ends the ban of key and forgets its levels. Errors are the same as for [Limiter.Block].
 func (l *Limiter) Unblock(ctx context.Context, key string) error {
 	return l.setBan(ctx, key, 0, false)
 }
@@ -85,7 +89,7 @@ func (l *Limiter) block(ctx context.Context, key string, d time.Duration, atLeas
 	return l.setBan(ctx, key, d, atLeast)
 }
 
-// setBan blocks key for d, or unblocks it if that is 0.
+// setBan blocks key for d. If d is 0, it unblocks the key.
 func (l *Limiter) setBan(ctx context.Context, key string, d time.Duration, atLeast bool) error {
 	if l.family.bans == nil {
 		return fmt.Errorf("redislimit: limiter %q: %w", l.family.name, errNoBan)

@@ -17,17 +17,19 @@ func (l *Limiter) Allow(ctx context.Context, key string) (res Result, err error)
 	return res, err
 }
 
-// AllowN decides whether something that costs n units may happen now for key, and charges them if
-// so. A denial is a Result, not an error. A cost above the capacity is denied with a RetryAfter of
-// [Never].
+// AllowN decides whether an action that costs n units may happen now for key, and if so, charges
+// the units. A denial is a Result, not an error. A cost above the capacity is denied with a
+// RetryAfter of [Never].
 //
-// Errors are [ErrInvalidCost] for a negative n, [ErrInvalidKey] for an empty key, the context's own
-// error once it has ended, and with [FailClosed] [ErrUnavailable] when Redis could not answer.
-// After ErrUnavailable and the context's error n may have been charged; for a context that had
-// ended before, nothing is sent. A Limiter with [InFlight] refuses: use [Limiter.Acquire].
+// The error is [ErrInvalidCost] for a negative n, [ErrInvalidKey] for an empty key, the error of
+// ctx if ctx has ended, and with [FailClosed] [ErrUnavailable] if Redis did not answer. After
+// ErrUnavailable and after the error of ctx, n may have been charged, except that nothing is sent
+// if ctx had already ended before the call. A Limiter with [InFlight] returns an error: use
+// [Limiter.Acquire].
 //
-// Redis has the whole [Timeout] for a call, which says who may wait longer than ctx. Who leaves gets
-// the context's error, while the call goes on: the outage policy never decides for him.
+// The call to Redis is bounded by [Timeout], not by ctx. If ctx ends first, AllowN returns the
+// error of ctx and the call continues in the background; the outage policy does not apply.
+// [Timeout] says which callers may wait longer than ctx.
 func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (res Result, err error) {
 	req := l.newRequest(key, n, algorithm.OpCharge)
 	defer req.recycle()
@@ -35,13 +37,13 @@ func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (res Result, 
 	return res, err
 }
 
-// Peek returns the state of key, and charges nothing: Allowed, RetryAfter and Delay are what
-// [Limiter.Allow] would return now, all else is as it is before that call. Errors are those of
-// [Limiter.AllowN].
+// Peek returns the state of key without charging anything. Allowed, RetryAfter and Delay are what
+// [Limiter.Allow] would return now; everything else describes the state before such a call. Errors
+// are the same as for [Limiter.AllowN].
 //
-// While Redis does not answer, the outage policy answers Peek, too: its Result has the source
-// [SourceFallback] with what this process alone has counted, or [SourceNone] with nothing. Look at
-// Result.Source before you show a customer how much is used.
+// While Redis does not answer, the outage policy answers Peek, too. The Result then has the source
+// [SourceFallback], with what this process alone has counted, or [SourceNone], with nothing. Check
+// Result.Source before you show a customer how much they have used.
 func (l *Limiter) Peek(ctx context.Context, key string) (res Result, err error) {
 	req := l.newRequest(key, 1, algorithm.OpEvaluate)
 	defer req.recycle()
@@ -49,11 +51,12 @@ func (l *Limiter) Peek(ctx context.Context, key string) (res Result, err error) 
 	return res, err
 }
 
-// Reset forgets what was charged to key: its full limit is available again, but for what is held by
-// [Limiter.Reserve] and the slots of [InFlight], of which it frees none. A key that was never
-// charged is no error, so pass the whole key: that of a middleware has a kind, as in "user:alice",
-// and functions such as keyfunc.ForUser make it. Errors are those of [Limiter.AllowN]; while Redis
-// does not answer, only what this process knows is forgotten.
+// Reset forgets what was charged to key, so that its full limit is available again, except for
+// units held by [Limiter.Reserve] and slots of [InFlight], which stay taken. Resetting a key that
+// was never charged is no error, so be careful to pass the whole key: the key of a middleware
+// begins with its kind, as in "user:alice", and functions such as keyfunc.ForUser make it. Errors
+// are the same as for [Limiter.AllowN]. While Redis does not answer, Reset forgets only what this
+// process knows.
 func (l *Limiter) Reset(ctx context.Context, key string) error {
 	return l.change(ctx, key, func(b backend, set *limits.Set) error { return b.Reset(ctx, set, key) })
 }
@@ -126,7 +129,7 @@ func (f *family) answer(ctx context.Context, req *request) error {
 	return nil
 }
 
-// decideUncounted decides by limits that count nothing, as if the key was not banned.
+// decideUncounted decides by limits that count nothing, assuming that the key is not banned.
 func (f *family) decideUncounted(c *decision.Call, r *decision.Reply) {
 	r.Set, r.N, r.Source = c.Set, c.N, decision.Memory
 	if f.overRedis {
@@ -144,7 +147,7 @@ func (l *Limiter) tellBan(ctx context.Context, req *request, res *Result) {
 }
 
 // change makes the backend change what it has stored about key. It also forgets what this process
-// knows of the key: denials, leases, and what FailLocal has counted.
+// knows about the key: denials, leases, and the counts of FailLocal.
 func (l *Limiter) change(ctx context.Context, key string, do func(b backend, set *limits.Set) error) error {
 	if err := checkCall(ctx, key, 0); err != nil {
 		return err

@@ -6,18 +6,18 @@ import (
 	"sync"
 )
 
-// maxDerived bounds how many derived Limiters are remembered. Beyond that all are forgotten, and
-// made anew as they are needed.
+// maxDerived bounds how many derived Limiters are remembered. When there are more, all are
+// forgotten, and made again when they are needed.
 const maxDerived = 100_000
 
-// derived has the Limiters that With has returned.
+// derived remembers the Limiters that With has returned.
 type derived struct {
 	mu     sync.RWMutex
 	byHash map[uint64][]*Limiter
 	count  int
 }
 
-// seed is that of their hashes.
+// seed is the seed of the hashes of limits.
 var seed = maphash.MakeSeed()
 
 func hashOf(limits []Limit) uint64 {
@@ -39,7 +39,8 @@ func (d *derived) get(hash uint64, limits []Limit) *Limiter {
 	return nil
 }
 
-// put remembers l, unless another call has made one for the same limits: it returns the one to use.
+// put remembers l and returns it, unless another call has meanwhile made a Limiter for the same
+// limits: put then returns that one.
 func (d *derived) put(hash uint64, l *Limiter) *Limiter {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -17,53 +17,55 @@ type EventKind uint8
 
 // The kinds of events.
 const (
-	// EventDecision is a decision, allowed or denied, of any [Source]; Peek makes none. While a
-	// caller waits, what denies it is none: there is one when it is admitted, or its request is
-	// denied after all.
+	// EventDecision is a decision, allowed or denied, by any [Source], except that Peek emits no
+	// event. A caller that waits emits one EventDecision at the end, when it is admitted or finally
+	// denied; the denials in between emit none.
 	EventDecision EventKind = iota + 1
-	// EventOutage is a call that Redis did not answer, with the cause in Err. While the circuit
-	// breaker is open no decision calls Redis: the last such events are of calls that were in flight
-	// when it opened.
+	// EventOutage is a call that Redis did not answer. Err has the cause. While the circuit breaker
+	// is open, no decision calls Redis, so the last of these events are about calls that were in
+	// flight when it opened.
 	EventOutage
-	// EventFallbackOn is when the outage policy begins to decide, with the cause in Err.
+	// EventFallbackOn means that the outage policy begins to decide. Err has the cause.
 	EventFallbackOn
 	// EventFallbackOff is when Redis decides again, or the Limiter is closed before it does. One
 	// follows each EventFallbackOn, unless the Limiter was dropped without Close.
 	EventFallbackOff
-	// EventBreaker is a change of the circuit breaker, to the state in Detail: "open" or "closed".
+	// EventBreaker is a change of the circuit breaker. Detail is its new state, "open" or "closed".
 	EventBreaker
-	// EventScriptLoad is when Redis did not have the script and it was sent whole.
+	// EventScriptLoad means that Redis did not have the script, so it was sent in full.
 	EventScriptLoad
-	// EventKeyFallback is a request without the key that was asked for, counted by the fallback
-	// key: its peer's address, unless the middleware has another.
+	// EventKeyFallback is a request without the key that the key function asks for. It is counted
+	// by the fallback key: the address of the peer, unless the middleware has another fallback.
 	EventKeyFallback
-	// EventSlots is a change of the slots of an [InFlight] that this process holds, by Cost:
-	// negative where they were given back or lost. Result has the names of the limit and the
-	// Limiter alone.
+	// EventSlots is a change of the number of [InFlight] slots that this process holds. Cost is the
+	// change; it is negative if slots were given back or lost. In Result, only the names of the
+	// Limiter and the limit are set.
 	EventSlots
-	// EventSlotLost is the loss of Cost slots whose work has not ended: they could not be renewed
-	// in time, or Redis has lost them.
+	// EventSlotLost is the loss of Cost slots whose work has not ended, because they could not be
+	// renewed in time or Redis has lost them.
 	EventSlotLost
-	// EventLease is a change of the units that this process has on lease, by Cost; see [Lease]. It
-	// is negative where a lease has ended: Spent of its units were spent, and the others are given
-	// back.
+	// EventLease is a change of the number of units that this process has on lease; see [Lease].
+	// Cost is the change. It is negative at the end of a lease: Spent of its units were spent, and
+	// the others are given back.
 	EventLease
-	// EventOverload is Cost calls that this process could not send to Redis in time, because too
-	// many wait in it: Redis is not at fault. The outage policy made those that were decisions.
-	// There is at most one such event a second.
+	// EventOverload is about calls that this process could not send to Redis in time, because too
+	// many calls wait in the process. Redis is not at fault. Cost is the number of these calls. If
+	// they were decisions, the outage policy made them. At most one such event is emitted per
+	// second.
 	EventOverload
-	// EventBan is a ban that has begun in this process, for as long as Took says: by a denial,
-	// which is the Result, or by [Limiter.Block]; of [Limiter.Unblock] Took is 0.
-	// [Limiter.BlockAtLeast] makes one each time, also where the ban that is there lasts longer.
-	// See [Ban].
+	// EventBan is a ban that has begun in this process. Took is its duration. It was begun by a
+	// denial, which is the Result, or by [Limiter.Block]. For [Limiter.Unblock], Took is 0.
+	// [Limiter.BlockAtLeast] always emits an event, even if the key has a longer ban already. See
+	// [Ban].
 	EventBan
-	// EventCancel is a [Reservation] that was cancelled, or settled at 0, and gives back its Cost
-	// units. It does not say whether Redis has heard of it. A caller that left before it had a
-	// Reservation makes an EventDecision with an Err.
+	// EventCancel is a [Permit] or [Reservation] that was canceled or settled at 0, and gives back
+	// Cost units. It does not say whether Redis has received this. If a caller leaves before it has
+	// a handle, there is an EventDecision with an Err instead.
 	EventCancel
-	// EventWait is the end of a wait, of Took: of [Limiter.Wait] and its kin, or of a request in a
-	// middleware, for the Delay of a [LeakyBucket] or by its option WaitUpTo. Result is what
-	// admitted it, the zero Result if Err says why it was given up.
+	// EventWait is the end of a wait. Took is how long it lasted. The caller was waiting in
+	// [Limiter.Wait] or a similar method, or a middleware held a request, for the Delay of a
+	// [LeakyBucket] or because of its option WaitUpTo. Result is the Result that admitted the
+	// caller, or the zero Result if the wait was given up; Err then says why.
 	EventWait
 )
 
@@ -79,21 +81,33 @@ func (k EventKind) String() string {
 	return ""
 }
 
-// An Event is something that happened in a [Limiter]; see [Observe]. It has no key: keys are
-// personal data, and too many for a metric's labels.
+// An Event is something that happened in a [Limiter]; see [Observe]. It has no key, because keys
+// are personal data, and too many for the labels of a metric.
 type Event struct {
-	Kind    EventKind     // what it is about; the kind says which of the other fields are set
-	Limiter string        // the Limiter's name
-	Result  Result        // of an EventDecision or EventWait; the zero Result if Err is set. Of an EventBan the denial. Of an EventSlots two names
-	Cost    int64         // in units, of all kinds that say so, of an EventDecision and an EventWait; of an EventOverload, in calls
-	Spent   int64         // of an EventLease that is the end of a lease, in units
-	Took    time.Duration // of an EventDecision: how long it took to make. Of an EventBan or EventWait: how long it lasts
-	Err     error         // why, where something went wrong
-	Detail  string        // of an EventBreaker its new state, of an EventFallbackOn the policy
-	Server  string        // of an EventBreaker, EventFallbackOn or EventFallbackOff: the server's address, where it is known
+	// Kind says what happened, and so which of the other fields are set.
+	Kind EventKind
+	// Limiter is the name of the Limiter.
+	Limiter string
+	// Result is the Result of an EventDecision or EventWait, or the zero Result if Err is set. For
+	// an EventBan it is the denial, and for an EventSlots it has only the two names.
+	Result Result
+	// Cost is a number of units: what an EventDecision or EventWait asked for, or what the kind says.
+	// For an EventOverload it is a number of calls.
+	Cost int64
+	// Spent is how many units of a lease were spent. Only the EventLease at the end of a lease has it.
+	Spent int64
+	// Took is how long an EventDecision or EventWait took, or how long the ban of an EventBan lasts.
+	Took time.Duration
+	// Err says what went wrong, if anything did.
+	Err error
+	// Detail is the new state for an EventBreaker, and the outage policy for an EventFallbackOn.
+	Detail string
+	// Server is the address of the server, if it is known, for an EventBreaker, EventFallbackOn or
+	// EventFallbackOff.
+	Server string
 }
 
-// An observerOption has one of two functions.
+// An observerOption is an observer with or without keys: one of its two functions is nil.
 type observerOption struct {
 	option string
 	plain  func(ctx context.Context, e Event)
@@ -106,11 +120,11 @@ type emitter struct {
 	observers []observerOption
 	logger    *slog.Logger // nil for slog.Default
 
-	panicked atomic.Bool // it has been logged that an observer did
-	warned   sync.Map    // the messages that are logged once, or once a minute
+	panicked atomic.Bool // whether the panic of an observer was logged
+	warned   sync.Map    // messages that are logged once, or at most once per minute
 }
 
-// emit passes on an event of a key; key is empty where it has none.
+// emit passes an event on to the observers. key is empty for an event without a key.
 func (m *emitter) emit(ctx context.Context, key string, e Event) {
 	e.Limiter = m.limiter
 	for _, o := range m.observers {
@@ -126,7 +140,8 @@ func (o observerOption) observe(ctx context.Context, key string, e Event) {
 	}
 }
 
-// emitContained is emit where an observer's panic is nobody else's, also no other observer's.
+// emitContained is like emit, for events that may happen on behalf of somebody else: the panic of
+// an observer is recovered, and does not stop other observers.
 func (m *emitter) emitContained(ctx context.Context, key string, e Event) {
 	e.Limiter = m.limiter
 	for _, o := range m.observers {
@@ -143,7 +158,7 @@ func (m *emitter) contain(ctx context.Context, o observerOption, key string, e E
 	o.observe(ctx, key, e)
 }
 
-// tell passes on an event of no key and no caller.
+// tell emits an event that has neither a key nor a caller.
 func (m *emitter) tell(e Event) { m.emitContained(context.Background(), "", e) }
 
 func (m *emitter) log() *slog.Logger { return cmp.Or(m.logger, slog.Default()) }
@@ -152,15 +167,15 @@ func (m *emitter) logAt(ctx context.Context, level slog.Level, message string, a
 	m.log().Log(ctx, level, message, append(attrs, "limiter", m.limiter)...)
 }
 
-// warnOnce logs a message once for each call of New or NewMemory.
+// warnOnce logs a message, unless this limiter has logged the same message before.
 func (m *emitter) warnOnce(ctx context.Context, message string) {
 	if _, before := m.warned.LoadOrStore(message, true); !before {
 		m.logAt(ctx, slog.LevelWarn, "redislimit: "+message+"; this is logged once")
 	}
 }
 
-// errorMinutely logs an error once a minute, whatever clients do, with how many had this message
-// since it was logged.
+// errorMinutely logs an error at most once per minute, whatever clients do. The log line has the
+// number of requests that had this message since it was last logged.
 func (m *emitter) errorMinutely(ctx context.Context, message string, err error) {
 	last, _ := m.warned.LoadOrStore(message, new(minutely))
 	if n := last.(*minutely).due(); n > 0 { //nolint:forcetypeassert // no message is logged in two ways
@@ -168,11 +183,11 @@ func (m *emitter) errorMinutely(ctx context.Context, message string, err error) 
 	}
 }
 
-// minutely is what happens once a minute at most.
+// minutely limits an action to once per minute.
 type minutely struct{ last, asked atomic.Int64 }
 
-// due returns 0 if it may not happen now, or else how often it was asked for since it last
-// happened.
+// due returns 0 if the action may not happen now. Otherwise it returns how many times due was
+// called since the action last happened.
 func (m *minutely) due() int64 {
 	m.asked.Add(1)
 	now, last := time.Now().Unix(), m.last.Load()
@@ -182,10 +197,10 @@ func (m *minutely) due() int64 {
 	return m.asked.Swap(0)
 }
 
-// An overload is of the process: calls that could not be sent to Redis in time. They are told of
-// together: an event and a line for each would take time that the process lacks.
+// An overload counts calls that this process could not send to Redis in time. They are reported
+// together, because an event and a log line for each call would take time that the process lacks.
 type overload struct {
-	calls  atomic.Int64 // that are not told of yet
+	calls  atomic.Int64 // calls that were not reported yet
 	logged minutely
 }
 

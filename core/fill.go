@@ -100,8 +100,8 @@ func (res *Result) fillBanned(r *decision.Reply) {
 	}
 }
 
-// age turns res, a decision by Redis, into what Redis would have replied d later, except that
-// Remaining stays.
+// age changes res, a decision that Redis made at an earlier time, into the reply that Redis would
+// have sent d later. Remaining stays as it was.
 func (res *Result) age(d time.Duration) {
 	res.ageOne(d)
 	if res.all != nil {
@@ -120,8 +120,8 @@ func (res *Result) ageOne(d time.Duration) {
 	res.At = res.At.Add(d)
 }
 
-// useUp turns res, of a key without charges, into that of a key all of whose units are used, and
-// will be for d.
+// useUp changes res, the Result of a key without charges, into the Result of a key whose units are
+// all used for the next d.
 func (res *Result) useUp(d time.Duration) {
 	res.Remaining, res.Delay = 0, 0
 	if res.Window > 0 { // it is not known when slots are free

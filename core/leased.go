@@ -13,7 +13,7 @@ import (
 	"github.com/redislimit/redislimit/internal/redisstore"
 )
 
-// leasing decides by units that this process has leased from Redis. It is nil without the option
+// leasing decides with units that this process has leased from Redis. It is nil without the option
 // Lease.
 type leasing struct {
 	redis   *inRedis
@@ -21,7 +21,7 @@ type leasing struct {
 	timeout time.Duration
 }
 
-// spend decides c from a lease that is there. It reports false if it cannot.
+// spend decides c with the units of an existing lease. It reports false if it cannot.
 func (s *leasing) spend(c *decision.Call, r *decision.Reply) bool {
 	if s == nil || !c.Writes() {
 		return false
@@ -30,7 +30,8 @@ func (s *leasing) spend(c *decision.Call, r *decision.Reply) bool {
 	return hot != nil && s.spendFrom(hot.Lease(), c, r, s.all.Now())
 }
 
-// decide asks Redis, or has it lease units of a key that is asked for often, and spends those.
+// decide asks Redis. For a key that is asked for often, it first takes a lease, and spends its
+// units.
 func (s *leasing) decide(ctx context.Context, c *decision.Call, r *decision.Reply) error {
 	if !c.Writes() {
 		return s.redis.Decide(ctx, c, r)
@@ -64,7 +65,7 @@ func (s *leasing) decide(ctx context.Context, c *decision.Call, r *decision.Repl
 	return nil
 }
 
-// await waits for a lease that is being taken, if it has n units to spare.
+// await waits for a lease that is being taken, if that lease has n units to spare.
 func (s *leasing) await(ctx context.Context, hot *lease.HotKey, n int64) error {
 	granted := s.all.Awaited(hot, n)
 	if granted == nil {
@@ -82,7 +83,7 @@ func (s *leasing) await(ctx context.Context, hot *lease.HotKey, n int64) error {
 	}
 }
 
-// spendFrom decides c from le, which may be nil. It reports false if it cannot.
+// spendFrom decides c with the units of le, which may be nil. It reports false if it cannot.
 func (s *leasing) spendFrom(le *lease.Lease, c *decision.Call, r *decision.Reply, now lease.Instant) bool {
 	before, ok := le.Spend(c.N, c.Op == algorithm.OpReserve, now)
 	if !ok {
@@ -117,7 +118,7 @@ func (s *leasing) take(ctx context.Context, set *limits.Set, key string, units i
 	return g
 }
 
-// settle settles closed leases within the Timeout. It returns those that may not be settled.
+// settle settles closed leases within the Timeout. It returns those that may not have been settled.
 func (s *leasing) settle(all []*lease.Closed) (failed []*lease.Closed) {
 	byStore := make(map[*redisstore.Store][]redisstore.Background)
 	settled := make([]bool, len(all))
@@ -146,7 +147,7 @@ func (s *leasing) settle(all []*lease.Closed) (failed []*lease.Closed) {
 	return failed
 }
 
-// leaseConfig returns what the limiter's leases go by.
+// leaseConfig returns the configuration of the limiter's leases.
 func (f *family) leaseConfig() lease.Config {
 	c := lease.Config{Duration: f.lease, HotAsks: f.simulated.HotAsks, Share: f.simulated.LeaseShare}
 	if clocks := f.simulated.Leases; clocks != nil {

@@ -14,25 +14,26 @@ import (
 	"github.com/redislimit/redislimit/internal/key"
 )
 
-// A Limit is an algorithm with its rate, which a [Limiter] applies to each key. It is made by
-// [TokenBucket], [FixedWindow] and the other constructors, and is itself an [Option] of [New]. New
-// reports a wrong rate or option. [Unlimited] stands in place of a Limit for keys that have none.
+// A Limit is an algorithm with its rate, which a [Limiter] applies to each key. [TokenBucket],
+// [FixedWindow] and the other constructors make Limits, and a Limit is itself an [Option] of [New].
+// New reports a wrong rate or option. [Unlimited] stands in place of a Limit for keys that have
+// none.
 //
 // A Limit with a count of 0 denies every request, except those that cost 0. It is meant for numbers
-// that come from data, such as the plan of a suspended customer: [Limiter.With] and [ParseLimit] take
-// it, and New reports it as a mistake. Its denials have a RetryAfter of [Never] and begin no [Ban].
-// Redis is asked only whether the key is banned, by a Limiter with the option Ban. If Redis does not
-// answer, the Limit denies all the same, whatever the outage policy is. Beside such a Limit no other
-// Limit decides, and nothing is charged; the [Result] describes this Limit alone.
+// that come from data, such as the plan of a suspended customer: [Limiter.With] and [ParseLimit]
+// accept it, and New reports it as a mistake. Its denials have a RetryAfter of [Never] and begin no
+// [Ban]. Redis is asked only whether the key is banned, and only by a Limiter with the option Ban.
+// If Redis does not answer, the Limit still denies, whatever the outage policy is. Other Limits
+// beside it do not decide, and nothing is charged to them; the [Result] describes this Limit alone.
 type Limit struct {
 	kind    *algorithm.Kind
 	rate    Rate
-	burst   int64 // as asked for; 0 for the default; of InFlight its slots
+	burst   int64 // as given, or 0 for the default; for InFlight the number of slots
 	aligned bool
-	zone    string        // as given to In; of PerWeek and PerMonth "" for UTC
-	slotTTL time.Duration // of InFlight, as asked for; 0 for the default
-	name    string        // as asked for; "" for the default
-	mistake string        // the first option that is wrong
+	zone    string        // as given to In; "" means UTC for PerWeek and PerMonth
+	slotTTL time.Duration // for InFlight: as given, or 0 for the default
+	name    string        // as given, or "" for the default
+	mistake string        // what is wrong with the first wrong option
 }
 
 // A BucketOption adjusts a [TokenBucket], a [GCRA] or a [LeakyBucket]: [Burst] or [LimitName].
@@ -86,7 +87,8 @@ func (n burstOption) set(l *Limit) {
 type alignedOption struct{}
 
 // Aligned makes the windows of a [FixedWindow] start at multiples of its period since the Unix
-// epoch, the same instant for every key, instead of at a key's first request.
+// epoch, at the same instant for every key. Without it, the window of a key starts at its first
+// request.
 func Aligned() WindowOption { return alignedOption{} }
 
 func (alignedOption) window() {}
@@ -100,14 +102,14 @@ func (alignedOption) set(l *Limit) {
 
 type zoneOption string
 
-// In makes the windows of a [FixedWindow] those of a time zone's calendar: they begin at local
-// midnight with [PerDay], on Monday with [PerWeek], on the first with [PerMonth]. The zone is an
-// IANA name, such as "Europe/Berlin"; without In it is UTC for PerWeek and PerMonth. Such windows
-// are [Aligned].
+// In makes the windows of a [FixedWindow] follow the calendar of a time zone. They begin at local
+// midnight with [PerDay], on Monday with [PerWeek], and on the first day with [PerMonth]. The zone
+// is an IANA name, such as "Europe/Berlin". Without In, PerWeek and PerMonth use UTC. Calendar
+// windows are always [Aligned].
 //
-// A window begins with the first instant of its local day, so a day may have 23 or 25 hours.
-// Redis's clock decides which window it is, among those around the time of this process: where the
-// two are further apart than a window, the outage policy decides. Zones come from the system, or
+// A window begins at the first instant of its local day, so a day may have 23 or 25 hours. The
+// clock of Redis decides which window a request is in. If the clock of this process differs from it
+// by more than a window, the outage policy decides instead. Time zones come from the system, or
 // from the program if it imports time/tzdata.
 func In(zone string) WindowOption { return zoneOption(zone) }
 
@@ -128,7 +130,8 @@ func (z zoneOption) set(l *Limit) {
 	l.zone = zone
 }
 
-// canonical returns l, after its options, as the one value for all that mean the same.
+// canonical returns the one value for all Limits that mean the same as l. It is called after the
+// options were applied.
 func (l Limit) canonical() Limit {
 	if l.calendar() > 0 {
 		l.aligned = false // they all are
@@ -139,7 +142,7 @@ func (l Limit) canonical() Limit {
 	return l
 }
 
-// calendar returns of which windows of a calendar l is, or 0.
+// calendar returns the unit of the calendar that the windows of l follow, or 0 if they follow none.
 func (l Limit) calendar() calendar.Unit {
 	switch {
 	case l.rate.unit > 0:
@@ -158,10 +161,10 @@ const (
 
 type slotTTLOption time.Duration
 
-// SlotTTL sets for how long a slot of an [InFlight] is held that is not renewed, from 10
-// milliseconds to 1 hour; the default is 10 s. For so long a process that died withholds its slots,
-// and for two thirds of it Redis may be away until those who work lose theirs. Work may take
-// longer.
+// SlotTTL sets how long a slot of an [InFlight] is held without being renewed, from 10 milliseconds
+// to 1 hour. The default is 10 seconds. If a process dies, its slots become free after this time.
+// If Redis is away for more than two thirds of this time, callers lose their slots. Work may take
+// longer than a SlotTTL, because the Limiter renews its slots.
 func SlotTTL(d time.Duration) InFlightOption { return slotTTLOption(d) }
 
 func (slotTTLOption) inFlight() {}
@@ -178,15 +181,16 @@ func (d slotTTLOption) set(l *Limit) {
 
 type nameOption string
 
-// LimitName sets the Limit's name in results and in its Redis keys: letters, digits and "_.-", at most
-// 64. The default is the algorithm and the period, such as "token-1m", "month-Europe.Berlin" for
-// windows of a calendar, and "inflight" for an [InFlight].
+// LimitName sets the name of the Limit in results and in its Redis keys: 1 to 64 letters, digits
+// and "_.-". The default consists of the algorithm and the period, such as "token-1m"; for calendar
+// windows it is a name such as "month-Europe.Berlin", and for an [InFlight] it is "inflight".
 //
-// A change of the count or burst keeps what is used, with a name or without. A change of the
-// algorithm starts a fresh count. So does a change of the period, or of the form of the windows
-// (first request, aligned, or a calendar and its time zone), except for a bucket with a name. A
-// fresh count stands beside the old one: in all, as much is admitted as both admit. [TokenBucket] and
-// [GCRA] with one name share their count. The guide has an example under "What identifies a count".
+// A change of the count or the burst keeps what was used, whether the Limit has a name or not. A
+// change of the algorithm starts a fresh count. So does a change of the period, or of the kind of
+// windows (from the first request, aligned, or of a calendar and its time zone), except for a
+// bucket with a name. A fresh count is independent of the old one: during the change, both together
+// may admit as much as the old and the new limit allow. [TokenBucket] and [GCRA] of the same name
+// share their count. The guide has an example under "What identifies a count".
 func LimitName(name string) LimitOption { return nameOption(name) }
 
 func (nameOption) bucket() {}
@@ -198,16 +202,16 @@ func (nameOption) inFlight() {}
 func (n nameOption) set(l *Limit) {
 	switch {
 	case l.name != "":
-		l.fail(fmt.Sprintf("Name(%q) and Name(%.80q): give it once", l.name, string(n)))
+		l.fail(fmt.Sprintf("LimitName(%q) and LimitName(%.80q): give it once", l.name, string(n)))
 	case !key.ValidName(string(n)):
-		l.fail(fmt.Sprintf("Name(%.80q): allowed are 1 to %d letters, digits and \"_.-\"", string(n), key.MaxName))
+		l.fail(fmt.Sprintf("LimitName(%.80q): allowed are 1 to %d letters, digits and \"_.-\"", string(n), key.MaxName))
 	}
 	l.name = string(n)
 }
 
 func newLimit(k *algorithm.Kind, r Rate) Limit { return Limit{kind: k, rate: r} }
 
-// with returns l with options.
+// with returns l after applying options to it.
 func with[O limitOption](l Limit, options []O) Limit {
 	for _, option := range options {
 		if any(option) == nil {
@@ -219,15 +223,15 @@ func with[O limitOption](l Limit, options []O) Limit {
 	return l
 }
 
-// fail notes a mistake for New to report.
+// fail records the first mistake, which New reports.
 func (l *Limit) fail(mistake string) {
 	if l.mistake == "" {
 		l.mistake = mistake
 	}
 }
 
-// Name returns the Limit's name: the one given to it, or else its algorithm and period, such as
-// "token-1m". That of [Unlimited] is "unlimited".
+// Name returns the name given by [LimitName], or else the default, such as "token-1m". The name of
+// [Unlimited] is "unlimited".
 func (l Limit) Name() string {
 	switch {
 	case l.name != "" || l.kind == nil:
@@ -238,7 +242,8 @@ func (l Limit) Name() string {
 	return l.formName()
 }
 
-// key returns what the Redis key of the Limit ends with. No name has a "~".
+// key returns the end of the Redis key of the Limit. A "~" separates the name from the rest,
+// because no name contains one.
 func (l Limit) key() string {
 	switch {
 	case l.name == "":
@@ -251,8 +256,8 @@ func (l Limit) key() string {
 	return l.name + "~" + l.formName()
 }
 
-// formName returns the Limit's name without [LimitName]: its algorithm, and the form and period of its
-// windows.
+// formName returns the name that the Limit has without [LimitName]: its algorithm, the kind of its
+// windows, and its period.
 func (l Limit) formName() string {
 	tag := l.kind.Tag
 	if l.kind.Slots {
@@ -271,7 +276,8 @@ func (l Limit) formName() string {
 	return tag + "-" + formatPeriod(l.rate.period)
 }
 
-// Algorithm returns the algorithm's name, such as "token_bucket"; for [Unlimited] it is "unlimited".
+// Algorithm returns the name of the algorithm, such as "token_bucket". For [Unlimited] it is
+// "unlimited".
 func (l Limit) Algorithm() string {
 	if l.kind == nil {
 		return ""
@@ -279,12 +285,12 @@ func (l Limit) Algorithm() string {
 	return l.kind.Name
 }
 
-// Rate returns the rate that the Limit was made with. [InFlight] and [Unlimited] have none: theirs is
-// the zero Rate.
+// Rate returns the rate that the Limit was made with. [InFlight] and [Unlimited] have no rate; for
+// them Rate returns the zero Rate.
 func (l Limit) Rate() Rate { return l.rate }
 
-// Capacity returns the most units that can be used at once: of a bucket its [Burst], of a window
-// the rate's count, of an [InFlight] how many there may be at a time. It is 0 if the count is 0, and
+// Capacity returns the largest number of units that can be used at once: the [Burst] of a bucket,
+// the count of a window, or the slots of an [InFlight]. It is 0 if the count is 0, and
 // [math.MaxInt64] for [Unlimited].
 func (l Limit) Capacity() int64 {
 	switch {
@@ -334,8 +340,8 @@ func (l Limit) WindowAt(t time.Time) (start, end time.Time, ok bool) {
 	return time.UnixMicro(from).In(zone), time.UnixMicro(to).In(zone), true
 }
 
-// numbers returns what the algorithm needs to know of l. No algorithm can compute with a count of 0,
-// and none is asked to decide by one: the numbers are then those of a count of 1.
+// numbers returns the numbers that the algorithm computes with. No algorithm can compute with a
+// count of 0. Limits of 0 are never asked to decide, so their numbers are those of a count of 1.
 func (l Limit) numbers() algorithm.Numbers {
 	n := algorithm.Numbers{
 		Count: l.rate.count, Period: l.rate.micros(), Burst: l.Capacity(), Aligned: l.aligned, Named: l.name != "",
@@ -344,12 +350,12 @@ func (l Limit) numbers() algorithm.Numbers {
 		n.Count, n.Burst = 1, 1
 	}
 	if unit := l.calendar(); unit > 0 && l.zone != even {
-		n.Calendar, _ = calendar.In(cmp.Or(l.zone, "UTC"), unit) // In has looked for it
+		n.Calendar, _ = calendar.In(cmp.Or(l.zone, "UTC"), unit) // In has already checked the zone
 	}
 	return n
 }
 
-// even is the zone of limits of the module's own suites, whose windows are multiples of any period.
+// even is a zone for the module's own test suites: calendar windows in it may have any period.
 const even = "even"
 
 // decidedBy returns the Kind that decides for l.
@@ -371,8 +377,8 @@ func (l Limit) isZero() bool {
 	return l.rate.count == 0
 }
 
-// shared returns l for one of n processes that share it: 1/n of its numbers, at least one unit of
-// each. A limit that counts nothing is the same in each process.
+// shared returns the share of l for one of n processes: 1/n of its numbers, but at least one unit.
+// Limits that count nothing are the same in every process.
 func (l Limit) shared(n int64) Limit {
 	if l.kind == unlimited || l.isZero() {
 		return l
@@ -385,16 +391,16 @@ func (l Limit) shared(n int64) Limit {
 	return l
 }
 
-// tooSmallFor reports whether l has not one unit for each of n processes.
+// tooSmallFor reports whether l has less than one unit for each of n processes.
 func (l Limit) tooSmallFor(n int64) bool {
 	return l.kind != unlimited && (l.Capacity() < n || !l.kind.Slots && l.rate.count < n)
 }
 
-// holds reports whether [Limiter.Reserve] holds units of l, rather than slots or places in a queue.
-// It is true of Unlimited, in whose place [Limiter.With] may put a limit that does.
+// holds reports whether [Limiter.Reserve] holds units of l, instead of slots or places in a queue.
+// It is true for Unlimited, because [Limiter.With] may put a limit in its place that holds units.
 func (l Limit) holds() bool { return !l.kind.Slots && !l.kind.Delays }
 
-// check returns what is wrong with l wherever it is given. A count of 0 is wrong only in New: see
+// check returns what is wrong with l, wherever it is given. Only New refuses a count of 0: see
 // checkCount.
 func (l Limit) check() error {
 	switch {
@@ -422,8 +428,8 @@ func (l Limit) check() error {
 	return nil
 }
 
-// checkCount refuses a count of 0 in New, where a program has it and no data: a limiter that denies
-// everything is hardly meant.
+// checkCount returns the error of New for a count of 0. A program that has such a limit in its code
+// hardly means to deny everything.
 func (l Limit) checkCount() error {
 	const meant = "a limit of 0, which denies everything, is for numbers that come from data: give it to With"
 	switch {

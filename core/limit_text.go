@@ -11,16 +11,16 @@ import (
 	"github.com/redislimit/redislimit/internal/algorithm"
 )
 
-// A limitWord is an option of a Limit in text.
+// A limitWord is an option of a Limit in text form.
 type limitWord struct {
-	name  string                               // it ends in "=" if a value follows
-	of    func(k *algorithm.Kind) bool         // the algorithms that take it
-	read  func(l *Limit, value string)         // gives the option to l, which notes what is wrong with it
-	value func(l Limit) (text string, is bool) // of the option, and whether l has it
+	name  string                               // ends in "=" if a value follows
+	of    func(k *algorithm.Kind) bool         // whether an algorithm takes the option
+	read  func(l *Limit, value string)         // applies the option to l, which records mistakes
+	value func(l Limit) (text string, is bool) // returns the value of the option, and whether l has it
 }
 
-// limitWords are all of them, in the order in which they are written. A value that is no duration is
-// read as 0, which each of these options refuses.
+// limitWords are all options, in the order in which they are written. A value that is not a duration
+// is parsed as 0, which each of the options refuses.
 var limitWords = []limitWord{
 	{
 		"burst=", func(k *algorithm.Kind) bool { return k.Bursts },
@@ -49,8 +49,8 @@ var limitWords = []limitWord{
 	},
 }
 
-// ParseLimit reads a Limit as a configuration file writes it: the algorithm, the rate as
-// [ParseRate] reads it, and then options in any order, with spaces between them:
+// ParseLimit parses a Limit in the form that suits a configuration file: the algorithm, the rate in
+// the form of [ParseRate], and then options in any order, separated by spaces:
 //
 //	token_bucket 100/1m burst=200 name=api
 //	fixed_window 5000/1d aligned
@@ -59,9 +59,9 @@ var limitWords = []limitWord{
 //	unlimited
 //
 // The options are burst= ([Burst]), aligned ([Aligned]), in= ([In]), slot_ttl= ([SlotTTL]) and
-// name= ([LimitName]); [Unlimited] has none. The Limit is one that [Limiter.With] accepts, and equal to
-// that of the constructor. [New] accepts it, too, unless its count is 0, as in "token_bucket 0/1m".
-// The error for anything else names the word that is wrong, and says what is allowed.
+// name= ([LimitName]); [Unlimited] has none. The Limit equals the one that the constructor would
+// return. [Limiter.With] accepts it, and so does [New] unless its count is 0, as in "token_bucket
+// 0/1m". The error for any other text names the wrong word and says what is allowed.
 func ParseLimit(text string) (Limit, error) {
 	l, err := parseLimit(strings.Fields(text))
 	if err != nil {

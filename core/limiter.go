@@ -19,25 +19,25 @@ import (
 	"github.com/redislimit/redislimit/internal/redisstore"
 )
 
-// A Limiter controls how often things may happen, for each key on its own. Its limits hold across
-// all processes that use the same Redis, the same prefix and the same name; Limiters of different
-// names share nothing.
+// A Limiter controls how often something may happen, for each key separately. Its limits hold
+// across all processes that use the same Redis, the same prefix and the same name. Limiters with
+// different names share nothing.
 //
-// Keys are stored in Redis as prefix:name:{key}:limit; a key that is longer than 64 bytes or not
-// plain ASCII is stored as a digest. [LimitName] says which changes of a limit keep its count, and which
-// start a fresh one. Every Redis key has a TTL.
+// The Redis key of a limit is prefix:name:{key}:limit. A key that is longer than 64 bytes or not
+// plain ASCII is stored as a digest. [LimitName] explains which changes of a limit keep its count,
+// and which start a fresh one. Every Redis key has a TTL.
 //
-// A cost of 0 is always allowed, but during a [Ban], and charges nothing. A denied request changes
-// nothing, but with that option. A Limiter is safe for concurrent use.
+// A cost of 0 charges nothing and is always allowed, except during a [Ban]. A denied request
+// changes nothing, except that it may begin a ban. A Limiter is safe for concurrent use.
 type Limiter struct {
 	family *family
 
-	configured []Limit     // as given
-	set        *limits.Set // the same, ready to decide
-	bansNobody bool        // its denials ban nobody
+	configured []Limit     // as given to New or With
+	set        *limits.Set // the same limits, in the form in which they decide
+	bansNobody bool        // denials never begin a ban
 }
 
-// A family is what a Limiter shares with those that With derives from it.
+// A family is the part of a Limiter that it shares with the Limiters derived from it by With.
 type family struct {
 	config
 
@@ -45,12 +45,12 @@ type family struct {
 	now  func() time.Time
 
 	backend   backend
-	mustAsk   bool           // the backend is also asked about limits that count nothing: it knows of bans, or is a test's stub
-	overRedis bool           // it is of New, and has what follows
+	mustAsk   bool           // the backend also decides about limits that count nothing, because it knows the bans or is a test's stub
+	overRedis bool           // made by New: the backend is Redis, and the fields below are set
 	denials   *denials.Cache // or nil
-	leases    *lease.Leases  // with Lease, or nil
-	leasing   *leasing       // decides by them
-	fallback  *inMemory      // with FailLocal, or nil
+	leases    *lease.Leases  // with Lease; otherwise nil
+	leasing   *leasing       // decides from leases; nil if leases is nil
+	fallback  *inMemory      // with FailLocal; otherwise nil
 	stores    stores
 
 	events   *emitter
@@ -58,24 +58,25 @@ type family struct {
 	renewer  *hold.Renewer
 	derived  derived
 	overload overload
-	sampling atomic.Bool // one Reservation of those that have nothing to renew is watched, or was dropped
+	sampling atomic.Bool // a handle without anything to renew is being watched, or was dropped
 }
 
-// A Keyed is a key of a Limiter, as [Limiter.On] returns it for [AllowAll] and its kin.
+// A Keyed is a key of a Limiter, as returned by [Limiter.On], for [AllowAll], [AcquireAll] and
+// [ReserveAll].
 type Keyed struct {
 	limiter *Limiter
 	key     string
-	times   int   // how many times it costs what the call says
-	own     int64 // what it costs in addition
+	times   int   // how many times the cost of the call is charged
+	own     int64 // a cost that is charged in addition
 }
 
 // On returns key as one of those that [AllowAll], [AcquireAll] and [ReserveAll] decide about.
 func (l *Limiter) On(key string) Keyed { return Keyed{l, key, 1, 0} }
 
-// Cost returns k with a cost of its own, in place of that of the whole call.
+// Cost returns k with a cost of its own, which replaces the cost of the call.
 func (k Keyed) Cost(n int64) Keyed { return Keyed{k.limiter, k.key, 0, n} }
 
-// cost returns what k costs in a call with a cost of n.
+// cost returns the cost of k in a call whose cost is n.
 func (k Keyed) cost(n int64) int64 {
 	total := k.own
 	for range k.times {
@@ -84,7 +85,7 @@ func (k Keyed) cost(n int64) int64 {
 	return total
 }
 
-// add returns a+b, or the largest cost there is.
+// add returns a+b, or the largest int64 if the sum is larger.
 func add(a, b int64) int64 {
 	if a > math.MaxInt64-b {
 		return math.MaxInt64
@@ -92,24 +93,26 @@ func add(a, b int64) int64 {
 	return a + b
 }
 
-// Name returns the name given to [New].
+// Name returns the name that was given to [New].
 func (l *Limiter) Name() string { return l.family.name }
 
 // Limits returns the limits, in the order given to [New] or [Limiter.With].
 func (l *Limiter) Limits() []Limit { return append([]Limit(nil), l.configured...) }
 
-// Logger returns the logger given to the option [Logger], or else [slog.Default] as it is at the
-// time. The middleware and key functions log there, too.
+// Logger returns the logger that was given to the option [Logger], or else the current
+// [slog.Default]. The middleware and key functions log there, too.
 func (l *Limiter) Logger() *slog.Logger { return l.family.events.log() }
 
-// Close ends the background work of the Limiter: probes, unless another open Limiter uses the
-// client; renewals, so that held slots and units expire (call it when the work has ended); and
-// leases, which are given back first. It waits a [Timeout] at most for these, and one for what
-// callers left behind. It does not close the client. Decisions after it are as before, but nothing
-// is leased and nothing renewed, and in an outage each waits for Redis by itself.
+// Close ends the background work of the Limiter. Probes of the server end, unless another open
+// Limiter uses the client. Renewals end, so held slots and units expire: call Close when the work
+// has ended. Leased units are given back first. Close waits at most one [Timeout] for the leases,
+// and one more for calls whose callers have left. It does not close the client.
 //
-// The error is [ErrUnavailable] if leases could not be given back: it says how many units of how
-// many keys are charged though nobody has spent them. All is closed all the same.
+// After Close the Limiter still decides, but it leases and renews nothing, and in an outage each
+// decision waits for Redis.
+//
+// The error is [ErrUnavailable] if leased units could not be given back. It says how many units of
+// how many keys will be charged although nobody has spent them. Everything is closed even then.
 func (l *Limiter) Close() error {
 	l.family.renewer.Close()
 	lost := l.family.leases.Close()
@@ -121,24 +124,25 @@ func (l *Limiter) Close() error {
 		ErrUnavailable, l.family.name, lost.Units, lost.Keys, l.family.lease+l.family.lease/6)
 }
 
-// catchUp renews what the option Clock has made due since the last call.
+// catchUp makes the renewals that have become due by the option Clock since the last call.
 func (l *Limiter) catchUp() {
 	if l.family.clock != nil {
 		l.family.renewer.Look()
 	}
 }
 
-// countsAs reports whether other is l, or comes from another New with the same client, Timeout,
-// prefix and name, and has limits with the same Redis keys. Two that With has derived from one New
-// are meant to differ.
+// countsAs reports whether other is l, or was made by another New with the same client, Timeout,
+// prefix and name, and has limits with the same Redis keys. It reports false for two Limiters that
+// With has derived from one New, because they are meant to differ.
 func (l *Limiter) countsAs(other *Limiter) bool {
 	return l == other || l.family != other.family && l.set.Store != nil && other.set.Store != nil &&
 		l.set.Store.SharesKeys(other.set.Store) && slices.Equal(l.set.Keys, other.set.Keys)
 }
 
-// failure counts an overload, and returns an error of the store as users see it: ErrUnavailable, or
-// the error of the caller's own context if that has ended, whatever else was wrong. A hook of the client
-// that panicked is a mistake in the program, and not an outage.
+// failure returns an error of the store in the form that users see, and counts overloads. It
+// returns the error of ctx if ctx has ended, whatever else went wrong, and otherwise
+// ErrUnavailable. A panic in a hook of the client is a mistake in the program, not an outage, so
+// its error is not ErrUnavailable.
 func (f *family) failure(ctx context.Context, err error) error {
 	switch {
 	case err == nil:

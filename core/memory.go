@@ -19,7 +19,8 @@ type inMemory struct {
 	bans   bool // keys may be banned
 }
 
-// Decide decides by the limits of c, or in an outage by this process's share of them.
+// Decide decides by the limits of c, or, as the fallback in an outage, by this process's share of
+// them.
 func (s *inMemory) Decide(_ context.Context, c *decision.Call, r *decision.Reply) error {
 	set := c.Set
 	if s.source == decision.Fallback {

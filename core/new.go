@@ -23,23 +23,23 @@ import (
 	"github.com/redislimit/redislimit/internal/redisstore"
 )
 
-// A Client is what a [Limiter] needs of a Redis client. *redis.Client, *redis.ClusterClient,
-// *redis.Ring and redis.UniversalClient of go-redis v9 have it. Redis must be 6.0 or newer. Set
-// ContextTimeoutEnabled in its options: without it, each lone call takes a second goroutine, so
-// that it can end in time.
+// A Client is the part of a Redis client that a [Limiter] needs. *redis.Client,
+// *redis.ClusterClient, *redis.Ring and redis.UniversalClient of go-redis v9 implement it. Redis
+// must be 6.0 or newer. Set ContextTimeoutEnabled in the options of the client: without it, each
+// call that is sent alone needs a second goroutine, so that it can end in time.
 type Client interface {
 	Process(ctx context.Context, cmd redis.Cmder) error
 }
 
-// New returns the Limiter called name over client. Limiters of one name and [Prefix] share their
-// counts, in whatever process they are: the guide says under "What identifies a count" which changes of
-// a limit keep the count. The name also appears in headers, events and metrics. It has 1 to 64
-// letters, digits and "_.-".
+// New returns the Limiter called name, which counts in the Redis of client. Limiters of the same
+// name and [Prefix] share their counts, across all processes. The guide explains under "What
+// identifies a count" which changes of a limit keep its count. The name also appears in headers,
+// events and metrics. It has 1 to 64 letters, digits and "_.-".
 //
 // The options are 1 to 12 limits, such as [TokenBucket] or [FixedWindow], and settings, such as
-// [Prefix]. Of several limits all must admit a request, or none is charged. Any mistake in the
-// configuration is an error that names the option, its value and what is allowed. New sends nothing
-// to Redis.
+// [Prefix]. If there are several limits, a request is admitted and charged only if all of them
+// admit it. The error for a wrong option names the option, its value and what is allowed. New sends
+// nothing to Redis.
 func New(client Client, name string, opts ...Option) (*Limiter, error) {
 	c, err := configure(name, opts)
 	if err == nil {
@@ -82,8 +82,8 @@ func New(client Client, name string, opts ...Option) (*Limiter, error) {
 	return l, nil
 }
 
-// addressesOf returns the addresses that a client of go-redis's own was given. A URL among them,
-// which no dialer understands, would have its password in the log of each outage.
+// addressesOf returns the addresses in the options of a client of go-redis. A URL among them is
+// refused: no dialer understands it, and its password would appear in the log of every outage.
 func addressesOf(client Client) []string {
 	switch c := client.(type) {
 	case *redis.Client:
@@ -98,10 +98,10 @@ func addressesOf(client Client) []string {
 
 func isURL(addr string) bool { return strings.Contains(addr, "://") }
 
-// manyOpen is how many limiters over one client no service needs.
+// manyOpen is a number of limiters over one client that no service needs.
 const manyOpen = 1000
 
-// warnOfMistakes logs what may be meant, but hardly is.
+// warnOfMistakes logs configurations that are allowed but are probably mistakes.
 func (l *Limiter) warnOfMistakes(c *config) {
 	ctx := context.Background()
 	others, open := l.set.Store.Others()
@@ -133,18 +133,18 @@ func MustNew(client Client, name string, opts ...Option) *Limiter {
 // Redis. Limiters that it returns share nothing, even if they have the same name. It suits tests,
 // and services of one process.
 //
-// Its memory is bounded by [MaxKeys]. When that many keys are held, a new one replaces one of 16
-// that are chosen at random: one whose full limit is available again, or else the one whose limit
-// is used least. So a new key is always counted, and a key that is used up is rarely evicted unless
-// nearly all keys are. A [SlidingWindowLog] also keeps 24 bytes for each admitted call in its
-// window.
+// Its memory is bounded by [MaxKeys]. When that many keys are held, a new key replaces one of 16
+// keys that are chosen at random: one whose full limit is available again, or else the key that has
+// used the smallest part of its limit. So a new key is always counted, and a key that is used up is
+// rarely evicted unless nearly all keys are used up. A [SlidingWindowLog] also keeps 24 bytes for
+// each admitted call in its window.
 //
-// Time passes by the monotonic clock, from the wall clock as it was when the limiter was made: one
-// that is set later moves no window and no ban, and so Result.At and the windows of a calendar keep
-// the difference.
+// Time is measured by the monotonic clock, starting from the wall clock at the time of NewMemory.
+// If the wall clock is set later, windows and bans do not move, and Result.At and calendar windows
+// keep the difference.
 //
-// It takes the options of [New] and checks them alike; those about Redis have no effect, so that
-// tests can pass a service's own list. [Clock] is for it alone.
+// It takes the options of [New] and checks them in the same way. Options that concern Redis have no
+// effect, so tests can pass the options of the service. Only NewMemory takes [Clock].
 func NewMemory(name string, opts ...Option) (*Limiter, error) {
 	c, err := configure(name, opts)
 	if err != nil {
@@ -166,26 +166,30 @@ func must(l *Limiter, err error) *Limiter {
 	return l
 }
 
-// With returns the same Limiter with limits in place of all of its own: for numbers that differ
-// between keys and come from a database, such as those of a customer's contract. What it returns
-// shares everything else with l: name, settings, round trips to Redis, the deny cache, the memory
-// of [FailLocal] and the observers. For limits that were given before it is fast and allocates
-// nothing, so that it can be called for each request. Up to 100,000 different limits are
-// remembered, at 1 to 2.5 kB each: give numbers of your own, not a client's.
+// With returns a Limiter like l, with limits in place of all limits of l. It is meant for numbers
+// that differ between keys and come from a database, such as those of a customer's contract. The
+// returned Limiter shares everything else with l: name, settings, round trips to Redis, the deny
+// cache, the memory of [FailLocal] and the observers.
 //
 //	limits, err := lim.With(core.TokenBucket(core.PerMinute(customer.PerMinute), core.LimitName("requests")))
 //	// ...
 //	res, err := limits.Allow(ctx, "customer:"+customer.ID)
 //
-// A key whose count or burst changes keeps the units that it has used, as with any live change of a
-// limit. A change of the algorithm starts a fresh count. So does a change of the period, or of the
-// form of the windows (first request, aligned, or a calendar and its time zone), except for a bucket
-// with a name; see [LimitName]. What was used of a bucket comes back at the rate of the limit that charged
-// last.
+// With is fast, and allocates nothing for limits that were given before, so you can call it for
+// each request. Up to 100,000 different lists of limits are remembered, at 1 to 2.5 kB each. So
+// pass numbers of your own, never numbers that a client chooses.
 //
-// A customer without a limit has [Unlimited], and one who may do nothing a count of 0; see [Limit].
+// If the count or burst of a key changes, the key keeps the units that it has used, as with any
+// change of a limit. A change of the algorithm starts a fresh count. So does a change of the
+// period, or of the kind of windows (from the first request, aligned, or of a calendar and its time
+// zone), except for a bucket with a name; see [LimitName]. Used units of a bucket come back at the
+// rate of the limit that was charged last.
 //
-// Close of any closes all. A wrong limit is an error that names it, as in [New].
+// For a customer without a limit, use [Unlimited]; for a customer who may do nothing, a count of 0;
+// see [Limit].
+//
+// Closing one of these Limiters closes all of them. The error for a wrong limit names the limit, as
+// in [New].
 func (l *Limiter) With(asked ...Limit) (*Limiter, error) {
 	hash := hashOf(asked)
 	if d := l.family.derived.get(hash, asked); d != nil {
@@ -234,9 +238,10 @@ func (f *family) limiter(configured []Limit) *Limiter {
 	return l
 }
 
-// newSet returns limits ready to decide. hold is as given to Hold, or 0. The Set has no Unlimited
-// unless all limits are: then it has one, in the form of a fixed window that is never charged, so
-// that a store can be asked for the ban of a key as it is with any other limit.
+// newSet returns the limits in the form in which they decide. hold is the value given to Hold, or
+// 0. Unlimited limits are left out. If all limits are Unlimited, the Set has one of them, in the
+// form of a fixed window that is never charged, so that a store can look up the ban of a key as
+// with any other limit.
 func newSet(limiter string, asked []Limit, hold time.Duration) *limits.Set {
 	all := make([]limits.Limit, 0, len(asked))
 	for _, l := range asked {

@@ -13,14 +13,14 @@ import (
 	"github.com/redislimit/redislimit/internal/key"
 )
 
-// An Option configures a [Limiter]. Every [Limit] is one, and at least one Limit is needed. A
-// setting that is given twice is an error.
+// An Option configures a [Limiter]. Every [Limit] is an Option, and at least one Limit is needed.
+// Setting the same thing twice is an error.
 type Option interface{ apply(c *config) }
 
-// config is what the options of a Limiter add up to.
+// config has the values that the options of a Limiter set.
 type config struct {
-	clock     func() time.Time // nil for that of the process
-	simulated hook.Simulation  // by tests
+	clock     func() time.Time // nil for the clock of the process
+	simulated hook.Simulation  // for tests
 	limits    []Limit
 	prefix    string
 	entries   int
@@ -35,8 +35,8 @@ type config struct {
 	observers []observerOption
 	logger    *slog.Logger
 
-	given   map[string]string // the text of each setting, by what it sets
-	mistake error             // the first option that is wrong
+	given   map[string]string // the text of each setting, by the name of what it sets
+	mistake error             // the first wrong option
 }
 
 // The defaults.
@@ -46,17 +46,17 @@ const (
 	defaultDenied   = 10_000
 	defaultMaxBatch = 128
 	defaultSlotTTL  = 10 * time.Second
-	// defaultTimeout is far above what a healthy Redis takes, even while it forks or a packet is
-	// sent again, and within what clients of services wait for an answer.
+	// defaultTimeout is far more than a healthy Redis needs, even while it forks or a packet is
+	// retransmitted, and less than the time for which the clients of a service wait.
 	defaultTimeout = 500 * time.Millisecond
 )
 
-// A setting is an Option that sets one thing.
+// A setting is an Option that sets one value.
 type setting struct {
-	sets  string // the name of what it sets; of one name only one may be given
+	sets  string // the name of the value, which may be set only once
 	text  string // the option as given
 	valid bool
-	allow string // what would be valid
+	allow string // which values are valid
 	set   func(c *config)
 }
 
@@ -74,7 +74,7 @@ func (s setting) apply(c *config) {
 	s.set(c)
 }
 
-// within returns an Option that is allowed from least to most.
+// within returns an Option whose value must be from least to most.
 func within[T int | time.Duration](name string, v, least, most T, set func(c *config)) Option {
 	return setting{name, fmt.Sprintf("%s(%v)", name, v), v >= least && v <= most, fmt.Sprintf("allowed is %v to %v", least, most), set}
 }
@@ -102,8 +102,8 @@ func (o options) apply(c *config) {
 
 func (l Limit) apply(c *config) { c.limits = append(c.limits, l) }
 
-// Prefix sets what the Redis keys of the Limiter begin with, so that several applications can share
-// one Redis: letters, digits and "_.-:", at most 64. The default is "rl".
+// Prefix sets the beginning of the Limiter's Redis keys, so that several applications can share one
+// Redis: 1 to 64 letters, digits and "_.-:". The default is "rl".
 func Prefix(prefix string) Option {
 	return setting{
 		"prefix", fmt.Sprintf("Prefix(%.80q)", prefix), key.ValidPrefix(prefix),
@@ -138,98 +138,103 @@ func Timeout(d time.Duration) Option {
 }
 
 // MaxBatch sets how many decisions of this process may share a round trip to Redis, from 1 (none
-// share) to 1000. The default is 128. While fewer than four are in flight, or two to a node of a
-// Cluster, each is sent alone, at once. Others wait for one to return, and are then sent together,
-// in the order in which they came. A caller waits at most one extra round trip, and under load
-// Redis and this process do less than half of the work. A batch is also bounded by the time that it
-// takes Redis, at about 1.2 ms: some 400 decisions of one limit, fewer of several.
+// share) to 1000. The default is 128.
 //
-// On one server a batch is one script over many keys, and on a Cluster one to each node, which gets
-// its keys as arguments: a script may not declare keys of several hash slots. What looks like one
-// server may be a proxy before several: one that refuses keys of several hash slots in one script,
-// or one that sends a script to the server of its first key (twemproxy, Envoy in ring-hash mode).
-// Temporary keys find this out before the first batch, once for each client, and decisions are then
-// sent alone. They also find out whether a node of a Cluster runs such scripts, as Redis and Valkey
-// do; if not, its batches are pipelines of scripts. With clients other than *redis.Client and
-// *redis.ClusterClient nothing is shared.
+// A decision is sent alone, at once, while fewer than four calls are in flight to the server (two
+// to a node of a Cluster). Further decisions wait until one of these calls returns, and are then
+// sent together in the order in which they came. So a caller waits for at most one additional round
+// trip, and under load Redis and this process do less than half of the work. A batch is also
+// limited to about 1.2 ms of Redis's time, which is about 400 decisions of one limit.
 //
-// Hooks of the client, such as those for tracing, see a batch once, with the context of its first
-// caller, which does not end with that caller. If a hook panics, or ends its goroutine, the callers of
-// the batch get one error, which is not [ErrUnavailable]: no outage policy decides.
+// With clients other than *redis.Client and *redis.ClusterClient, decisions share no round trips.
+// How decisions share scripts on a Cluster and behind a proxy is described in the operating guide.
+//
+// Hooks of the client, such as those for tracing, see a batch once, with a context that has the
+// values of its first caller's context and does not end with that caller. If a hook panics or ends
+// its goroutine, all callers of the batch get the same error. It is not [ErrUnavailable], so the
+// outage policy does not apply.
 func MaxBatch(n int) Option {
 	return within("MaxBatch", n, 1, 1000, func(c *config) { c.maxBatch = n })
 }
 
 // DenyCache sets how many denied keys each process remembers, from 0 (none) to 1e7. The default is
-// 10,000, at about 350 bytes each. A key that is remembered is denied without asking Redis, for a
-// cost at least as large, until its RetryAfter is over and for one second at most. So a Reset, a
-// Cancel or a raised limit in another process is seen within a second; one through this Limiter, at
-// once. The cache only denies: it never admits anything. For a cost that is larger than the one
-// that Redis denied, RetryAfter is a lower bound. Of a cost above the capacity Remaining is what
-// Redis last said. With times of a [Ban] only bans are remembered, and what costs more than the
-// capacity: Redis makes other denials, for they may ban.
+// 10,000, at about 350 bytes each.
+//
+// While a denial is remembered, the key is denied without asking Redis, for any cost that is at
+// least as large. A denial is remembered until its RetryAfter has passed, and for at most one
+// second. So a Reset, a Cancel or a raised limit takes effect at once for calls of this Limiter,
+// and within a second in other processes. The cache never admits anything.
+//
+// For a cost that is larger than the one that Redis denied, RetryAfter is a lower bound. For a cost
+// above the capacity, Remaining is the number that Redis last reported. If [Ban] has times, only
+// bans and denials of costs above the capacity are remembered: every other denial may begin a ban,
+// so Redis has to make it.
 func DenyCache(entries int) Option {
 	return within("DenyCache", entries, 0, 1e7, func(c *config) { c.denyCache = entries })
 }
 
-// MaxKeys sets how many keys are held in this process at most, from 1 to 1e8: by a Limiter of
-// [NewMemory], and by [FailLocal] while Redis does not answer. The default is 100,000, at about 200
-// bytes each.
+// MaxKeys sets how many keys this process holds in memory at most, from 1 to 1e8: in a Limiter of
+// [NewMemory], and with [FailLocal] while Redis does not answer. The default is 100,000, at about
+// 200 bytes each.
 func MaxKeys(n int) Option {
 	return within("MaxKeys", n, 1, 1e8, func(c *config) { c.entries = n })
 }
 
-// Processes sets how many processes share the limits, from 1 to 1e6, in the whole fleet. With
-// [FailLocal] each then enforces 1/n of them, and denies what costs more than that, as long as
-// Redis does not answer. It is at least one unit: where n is above a limit, n processes admit n,
-// which New logs. The default is 1.
+// Processes sets how many processes share the limits in the whole fleet, from 1 to 1e6. The default
+// is 1. While Redis does not answer, [FailLocal] then enforces 1/n of each limit in each process,
+// and denies any cost above that share.
+//
+// A share is at least one unit. If n is larger than a limit, n processes together therefore admit n
+// units; New logs a warning about this.
 func Processes(n int) Option {
 	return within("Processes", n, 1, 1e6, func(c *config) { c.processes = n })
 }
 
-// Hold sets for how long [Limiter.Reserve] holds units that are not settled, from 10 milliseconds
-// to 1 hour; the expiry is rounded up by a sixth at most. The default of each limit is the time in
-// which it comes back whole, at least a second and at most 60 s. A longer hold suits work that
-// takes longer; a shorter one gives units sooner to others when a process has died. Of [InFlight]
-// there is [SlotTTL].
+// Hold sets how long [Limiter.Reserve] holds units that are not settled, from 10 milliseconds to 1
+// hour. The expiry is rounded up by at most a sixth. The default of each limit is the time in which
+// a fully used limit becomes available again, but at least a second and at most 60 seconds.
+//
+// Choose a longer hold if the work takes longer, or a shorter one if the units of a process that
+// died should soon be available to others. For [InFlight], use [SlotTTL].
 func Hold(d time.Duration) Option {
 	return within("Hold", d, minHold, maxHold, func(c *config) { c.hold = d })
 }
 
-// Lease has this process decide on hot keys by itself, and never over the limit: it reserves units
-// of a key that it asks for often, for d, and spends them without asking Redis. Those decisions
-// have [SourceLease]. d is from 10 milliseconds to 1 second. Without Lease, the default, every
-// decision is made by Redis.
+// Lease lets this process decide on frequently used keys locally, without exceeding the limit. The
+// process reserves units of such a key for the duration d, and spends them without asking Redis.
+// These decisions have [SourceLease]. d is from 10 milliseconds to 1 second. Without this option,
+// Redis makes every decision.
 //
-// A key is hot when it was asked for 8 times within d. A lease is for as many units as were used in
-// d, and at most an eighth of what remains: near the limit leases shrink, and below three units
-// there is none. What is not spent is given back when the lease ends, or is charged if this process
-// dies before, or cannot tell Redis in time.
+// A key gets a lease when this process has asked for it 8 times within d. A lease has as many units
+// as were used during d, but at most an eighth of the units that remain. Near the limit, leases
+// shrink, and with fewer than three units there is none. When a lease ends, the units that were not
+// spent are given back. They are charged if the process dies first, or cannot reach Redis in time.
 //
-// No more is admitted than the limits allow, in any window and by any number of processes, while
-// Redis keeps its writes and its clock does not step forward. Fewer may be: another process is
-// denied the units that are out on leases, for d at most, and a large cost may be denied again and
-// again while leases serve small ones. A Reset or a Cancel elsewhere and a lowered limit are
-// noticed within d.
+// In no window do all processes together admit more than the limits allow, as long as Redis keeps
+// its writes and its clock does not step forward. They may admit fewer: units on lease are not
+// available to other processes for at most d, and a large cost may be denied repeatedly while
+// leases serve small ones. A Reset or Cancel in another process, and a lowered limit, take effect
+// within d.
 //
-// A [LeakyBucket] and [InFlight] cannot be leased. [Limiter.Close] gives back what is leased.
+// A [LeakyBucket] and [InFlight] cannot be leased. [Limiter.Close] gives all leased units back.
 func Lease(d time.Duration) Option {
 	return within("Lease", d, 10*time.Millisecond, time.Second, func(c *config) { c.lease = d })
 }
 
-// Clock has a Limiter of [NewMemory] go by another clock than that of the process, so that traffic
-// of another day can be replayed: decisions and holds go by it, and renewals that have become due
-// are made at the next decision. Only Wait and its kin sleep in real time. A step back counts as no
-// time. clock must be safe for concurrent use. [New] refuses it: there the clock of Redis decides.
+// Clock makes a Limiter of [NewMemory] use another clock than the clock of the process, for example
+// to replay the traffic of another day. Decisions and holds use this clock, and renewals that have
+// become due are made at the next decision. Only [Limiter.Wait] and similar methods sleep in real
+// time. If the clock steps back, no time passes until it has caught up. clock must be safe for
+// concurrent use. [New] refuses this option, because the clock of Redis decides there.
 func Clock(clock func() time.Time) Option {
 	return setting{"clock", "Clock(nil)", clock != nil, "want a function", func(c *config) { c.clock = clock }}
 }
 
-// Logger sets where the Limiter and its middleware log: one line when Redis fails and one when it
-// answers again, and only at [slog.LevelDebug] one for each failed call. An outage that begins within
-// a minute of another's line is logged only if it lasts. The default is
-// [slog.Default], as it is at the time. go-redis logs its failed connections itself, unless
-// redis.SetLogger says otherwise.
+// Logger sets where the Limiter and its middleware log. They log one line when Redis fails and one
+// when it answers again, and each failed call only at [slog.LevelDebug]. An outage that begins less
+// than a minute after another outage was logged is logged only if it lasts. The default is
+// [slog.Default] at the time of each message. go-redis logs failed connections itself, unless you
+// call redis.SetLogger.
 func Logger(logger *slog.Logger) Option {
 	return setting{
 		"logger", "Logger(nil)", logger != nil, "want a *slog.Logger",
@@ -237,21 +242,21 @@ func Logger(logger *slog.Logger) Option {
 	}
 }
 
-// Observe has observer called with every [Event], in the goroutine in which it happens: it must be
-// fast and safe for concurrent use. Given more than once, all the observers are called, in that
-// order. Without an observer events cost nothing.
+// Observe makes the Limiter call observer for every [Event], in the goroutine in which the event
+// happens. observer must be fast and safe for concurrent use. If Observe is given more than once,
+// the observers are called in that order. Without observers, events cost nothing.
 //
-// The observer's panic is its caller's for [EventDecision], [EventWait] and [EventKeyFallback]. All
-// else may happen in the background, or on behalf of another Limiter over the client: there a panic
-// is logged, once for each Limiter.
+// If the observer panics during an [EventDecision], [EventWait] or [EventKeyFallback], its caller
+// panics. Other events may happen in the background, or on behalf of another Limiter over the same
+// client. A panic during these is recovered and logged, once for each Limiter.
 func Observe(observer func(ctx context.Context, e Event)) Option {
 	return observerOption{"Observe", observer, nil}
 }
 
-// ObserveKeys is [Observe] for an observer that also gets the key: that of an [EventDecision] or
-// [EventBan], and of an [EventWait] except for a middleware's Delay; other events have none. Keys
-// are personal data, and clients choose them: have them in no metric. The page of package admin
-// shows those that are denied most.
+// ObserveKeys is like [Observe], for an observer that also gets the key. Only an [EventDecision],
+// an [EventBan] and an [EventWait] have a key; an EventWait about a middleware's Delay has none.
+// Keys are personal data, and clients choose them, so never use them as labels of a metric. The
+// page of package admin shows the keys that are denied most.
 func ObserveKeys(observer func(ctx context.Context, key string, e Event)) Option {
 	return observerOption{"ObserveKeys", nil, observer}
 }
@@ -263,7 +268,7 @@ func (o observerOption) apply(c *config) {
 	c.observers = append(c.observers, o)
 }
 
-// An outagePolicy is what decides while Redis does not.
+// An outagePolicy decides while Redis does not answer.
 type outagePolicy uint8
 
 const (
@@ -316,7 +321,7 @@ func (c *config) checkEffects() {
 	}
 }
 
-// forRedis refuses what a Limiter of New does not take, and checks what it alone has.
+// forRedis checks the options of a Limiter of New, and refuses those that only NewMemory takes.
 func (c *config) forRedis(name string) error {
 	switch {
 	case c.clock != nil:

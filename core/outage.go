@@ -12,26 +12,27 @@ import (
 	"github.com/redislimit/redislimit/internal/redisstore"
 )
 
-// FailLocal has each process enforce the limits by itself, in bounded memory (see [MaxKeys]), while
-// Redis does not answer. It is the default. N processes then admit up to N times the limit, unless
-// [Processes] says how many there are. The counts are kept after the outage, so a Redis that comes
-// and goes does not reset them.
+// FailLocal makes each process enforce the limits by its own counts, in bounded memory (see
+// [MaxKeys]), while Redis does not answer. It is the default. N processes then admit up to N times
+// the limit, unless [Processes] says how many there are. The counts are kept after the outage, so a
+// Redis that fails repeatedly does not reset them.
 func FailLocal() Option { return policy(failLocal) }
 
-// FailOpen admits everything while Redis does not answer; such Results have SourceNone. It suits
-// limits that only smooth traffic. Only a limit of 0 still denies.
+// FailOpen admits everything while Redis does not answer, except requests to a limit of 0. Such
+// Results have [SourceNone]. It suits limits that only smooth traffic.
 func FailOpen() Option { return policy(failOpen) }
 
 // FailClosed admits nothing while Redis does not answer: the error is [ErrUnavailable], and the
-// middleware answers 503. It suits logins and payments.
+// middleware responds with status 503. It suits logins and payments.
 func FailClosed() Option { return policy(failClosed) }
 
 func policy(p outagePolicy) Option {
 	return setting{"outage policy", p.String(), true, "", func(c *config) { c.policy = p }}
 }
 
-// withoutRedis decides c by the outage policy, after Redis has failed with err. A caller whose own
-// context has ended gets that error: the policy is not for it.
+// withoutRedis decides c by the outage policy, after Redis has failed with err. If the context of
+// the caller has ended, withoutRedis returns the error of the context instead: the policy does not
+// apply.
 func (f *family) withoutRedis(ctx context.Context, err error, c *decision.Call, r *decision.Reply) error {
 	if err = f.failure(ctx, err); !errors.Is(err, ErrUnavailable) {
 		return err
@@ -50,14 +51,14 @@ func (f *family) withoutRedis(ctx context.Context, err error, c *decision.Call, 
 	}
 }
 
-// hooks returns what tells the observers and the log about Redis.
+// hooks returns the functions that report what happens in Redis to the observers and the log.
 func (f *family) hooks() *redisstore.Hooks {
 	var refused, panicked minutely
 	return &redisstore.Hooks{
 		ScriptLoaded: func(ctx context.Context) { f.events.emitContained(ctx, "", Event{Kind: EventScriptLoad}) },
 		CallFailed: func(ctx context.Context, err error, notServer bool) {
 			level, message := slog.LevelDebug, "redislimit: a call to redis failed"
-			if notServer && refused.due() > 0 { // the server is well, so no other line tells of it
+			if notServer && refused.due() > 0 { // the server answers, so nothing else is logged about this
 				level, message = slog.LevelWarn, "redislimit: redis answers, but refused a call"
 			}
 			f.events.logAt(ctx, level, message, "error", err)
@@ -72,8 +73,8 @@ func (f *family) hooks() *redisstore.Hooks {
 	}
 }
 
-// serverChanged emits what happened to a server, and logs it if no other limiter over the same
-// client does.
+// serverChanged emits the events of a change of a server's health. It also logs the change, unless
+// another limiter over the same client does.
 func (f *family) serverChanged(ctx context.Context, c health.Change) {
 	log := func(level slog.Level, message string, more ...any) {
 		if c.Log {
@@ -102,7 +103,7 @@ func (f *family) serverChanged(ctx context.Context, c health.Change) {
 	f.events.emitContained(ctx, "", Event{Kind: EventFallbackOff, Server: c.Address})
 }
 
-// share returns this process's share of limits, by which the fallback decides.
+// share returns this process's share of the limits, which the fallback enforces.
 func (f *family) share(asked []Limit) []Limit {
 	shared := make([]Limit, len(asked))
 	for i, limit := range asked {

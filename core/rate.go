@@ -9,7 +9,7 @@ import (
 	"github.com/redislimit/redislimit/internal/calendar"
 )
 
-// What the arithmetic holds exactly, and New therefore accepts.
+// The bounds of a Rate, within which all arithmetic is exact.
 const (
 	maxCount  = 1_000_000_000
 	minPeriod = time.Millisecond
@@ -17,14 +17,14 @@ const (
 	day       = 24 * time.Hour
 )
 
-// A Rate is how many units are allowed per period, such as 100 per minute. The count is from 0 to
-// 1e9, the period from 1 millisecond to 400 days in whole microseconds; [ParseRate] and
-// [Limiter.With] refuse anything else. [New] also refuses a count of 0, which denies everything: see
-// [Limit]. Rates are comparable with ==.
+// A Rate is a number of units per period, such as 100 per minute. The count is from 0 to 1e9, and
+// the period from 1 millisecond to 400 days in whole microseconds; [ParseRate] and [Limiter.With]
+// refuse anything else. [New] also refuses a count of 0, which denies everything: see [Limit].
+// Rates are comparable with ==.
 type Rate struct {
 	count  int64
 	period time.Duration
-	unit   calendar.Unit // of PerWeek and PerMonth, whose windows are those of a calendar
+	unit   calendar.Unit // set by PerWeek and PerMonth, which need calendar windows; otherwise 0
 }
 
 // PerSecond returns the Rate of n units per second.
@@ -39,22 +39,26 @@ func PerHour(n int64) Rate { return Per(n, time.Hour) }
 // PerDay returns the Rate of n units per 24 hours.
 func PerDay(n int64) Rate { return Per(n, day) }
 
-// PerWeek returns the Rate of n units per week of a calendar, from Monday on. Only a [FixedWindow]
-// takes it: of the others Per(n, 7*24*time.Hour) is a rate of as much.
+// PerWeek returns the Rate of n units per calendar week, which begins on Monday. Only a
+// [FixedWindow] takes it; for other algorithms, use Per(n, 7*24*time.Hour).
 func PerWeek(n int64) Rate { return Rate{n, 7 * day, calendar.Week} }
 
-// PerMonth returns the Rate of n units per month of a calendar. Only a [FixedWindow] takes it: for
-// the others, a month is not of a fixed length. Its Period is 31 days.
+// PerMonth returns the Rate of n units per calendar month. Only a [FixedWindow] takes it, because a
+// month has no fixed length. Its Period is 31 days.
 func PerMonth(n int64) Rate { return Rate{n, 31 * day, calendar.Month} }
 
 // Per returns the Rate of n units per period.
 func Per(n int64, period time.Duration) Rate { return Rate{count: n, period: period} }
 
-// ParseRate reads a Rate as a configuration file writes it: a count, a slash and a period, as in
-// "100/m", "5/10s" or "1000/24h". The period is a unit (ms, s, m, h or d; sec, min, hour or day;
-// second or minute), a number of days ("7d"), whatever [time.ParseDuration] reads, or week or
-// month, for [PerWeek] and [PerMonth]. The error for anything else, or for what is out of a Rate's
-// bounds, says what is allowed.
+// ParseRate parses a Rate in the form that suits a configuration file: a count, a slash and a
+// period, such as "100/m", "5/10s" or "1000/24h". The period is one of:
+//
+//   - a unit: ms, s, m, h or d; sec, min, hour or day; second or minute
+//   - a number of days, such as "7d"
+//   - anything that [time.ParseDuration] accepts
+//   - week or month, which mean [PerWeek] and [PerMonth]
+//
+// The error for any other text says what is allowed.
 func ParseRate(s string) (Rate, error) {
 	r, err := parseRate(s)
 	if err != nil {
@@ -87,19 +91,19 @@ func parseRate(s string) (Rate, error) {
 // Count returns the units allowed per period.
 func (r Rate) Count() int64 { return r.count }
 
-// Period returns the time in which Count units are allowed: of [PerMonth], 31 days.
+// Period returns the time in which Count units are allowed. For [PerMonth] it is 31 days.
 func (r Rate) Period() time.Duration { return r.period }
 
-// UnmarshalText reads what [ParseRate] reads, so that a Rate can be a field of a configuration.
+// UnmarshalText parses text as [ParseRate] does, so that a Rate can be a field of a configuration.
 func (r *Rate) UnmarshalText(text []byte) (err error) {
 	*r, err = ParseRate(string(text))
 	return err
 }
 
-// MarshalText writes what [Rate.String] returns.
+// MarshalText returns the text of [Rate.String].
 func (r Rate) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
 
-// String returns the Rate in the form that [ParseRate] reads, as in "100/1m".
+// String returns the Rate in a form that [ParseRate] reads, such as "100/1m".
 func (r Rate) String() string {
 	period := formatPeriod(r.period)
 	if r.unit > 0 {
@@ -120,7 +124,7 @@ func (r Rate) check() error {
 	return nil
 }
 
-// forgottenUnit returns what was probably meant by a period of so few nanoseconds.
+// forgottenUnit returns a hint for a period of a few nanoseconds, which is a number without a unit.
 func forgottenUnit(period time.Duration) string {
 	if period < 1 || period >= time.Microsecond {
 		return ""
@@ -168,8 +172,8 @@ func parsePeriod(s string) (time.Duration, error) {
 	return time.ParseDuration(s)
 }
 
-// formatPeriod writes d in the largest unit that divides it: it stands in keys, where it must be
-// short, and the same for equal periods.
+// formatPeriod formats d in the largest unit that divides it. The text is part of Redis keys, so it
+// is short, and the same for equal periods.
 func formatPeriod(d time.Duration) string {
 	for _, u := range periodUnits {
 		if d%u.unit == 0 {

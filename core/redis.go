@@ -14,8 +14,8 @@ import (
 	"github.com/redislimit/redislimit/internal/redisstore"
 )
 
-// A backend decides, and stores the state of keys: in Redis, in memory, or, for the stub of a test,
-// nowhere.
+// A backend decides and stores the state of keys: in Redis or in memory. The backend of a test's
+// stub stores nothing.
 type backend interface {
 	// Decide fills r, which is empty, with the reply to c. After an error r is still empty.
 	Decide(ctx context.Context, c *decision.Call, r *decision.Reply) error
@@ -87,7 +87,7 @@ func holdCall(e hold.Ending) algorithm.HoldCall {
 	return algorithm.HoldCall{Op: e.Op, N: e.N, M: e.Actual, Handles: e.Handles}
 }
 
-// stores are the Stores of a Limiter and of those that With derives from it.
+// stores are the Stores of a Limiter and of the Limiters derived from it by With.
 type stores struct {
 	open func(*redisstore.Limits) *redisstore.Store
 
@@ -95,8 +95,8 @@ type stores struct {
 	byScripts map[string]*redisstore.Store
 }
 
-// of returns the Store for the algorithms of a set. Sets of the same algorithms share it, and so
-// their scripts and round trips.
+// of returns the Store for the algorithms of a set. Sets of the same algorithms share one Store,
+// and with it scripts and round trips.
 func (s *stores) of(set *limits.Set) *redisstore.Store {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -14,27 +14,27 @@ import (
 // capacity.
 const Never time.Duration = math.MaxInt64
 
-// A Result says what a [Limiter] decided, and how the key stands afterwards. Its durations are
-// rounded up to the microsecond.
+// A Result says what a [Limiter] decided, and what state the key is in afterwards. Its durations
+// are rounded up to the microsecond.
 //
-// The Result of a Limiter with several limits describes one of them: of those that deny, the one
-// with the longest RetryAfter; if none denies, the one with the smallest Remaining/Limit, and of
-// equal ones the longest ResetAfter. An [InFlight] that does not deny is described only if there is
-// no other limit. [Result.All] has them all, except Unlimited ones. If all limits are [Unlimited],
-// the Result says so by [Result.Unlimited].
+// If a Limiter has several limits, its Result describes one of them. If any limits deny, it is the
+// denying limit with the longest RetryAfter. Otherwise it is the limit with the smallest
+// Remaining/Limit, and among equal ones the limit with the longest ResetAfter. An [InFlight] that
+// does not deny is described only if there is no other limit. [Result.All] describes each limit,
+// except Unlimited ones. If all limits are [Unlimited], [Result.Unlimited] reports true.
 type Result struct {
 	// Allowed reports whether the request was admitted.
 	Allowed bool
-	// Banned reports whether the key is banned, as [Ban] says: until RetryAfter is over. Then
-	// Remaining is 0, ResetAfter is RetryAfter, and all limits deny.
+	// Banned reports whether the key is banned; see [Ban]. The ban ends after RetryAfter. During a
+	// ban, Remaining is 0, ResetAfter equals RetryAfter, and all limits deny.
 	Banned bool
-	// Source says who decided.
+	// Source says where the decision was made.
 	Source Source
-	held   bool // it is denied by slots, or by units that are only held, which may be free at any time
-	// Limit is the capacity of the limit that this describes, in units: [math.MaxInt64] if all limits
-	// are [Unlimited].
+	held   bool // denied because of slots, or of units that are only held, which may become free at any time
+	// Limit is the capacity of the described limit in units, or [math.MaxInt64] if all limits are
+	// [Unlimited].
 	Limit int64
-	// Remaining is how many whole units are left now: never negative, never above Limit.
+	// Remaining is the number of whole units that are left, from 0 to Limit.
 	Remaining int64
 	// RetryAfter is how long to wait until the same request would be admitted if nothing else came.
 	// It is 0 if Allowed, and Never if it costs more than the capacity, as everything does that costs
@@ -42,31 +42,32 @@ type Result struct {
 	RetryAfter time.Duration
 	// ResetAfter is the time until the full limit is available again; 0 if it is.
 	ResetAfter time.Duration
-	// Delay is how long the caller is to hold an admitted request before serving it. Only
-	// LeakyBucket asks for it; of several limits it is the largest.
+	// Delay is how long the caller should hold an admitted request before serving it. Only
+	// LeakyBucket sets it; with several limits it is the longest of their delays.
 	Delay time.Duration
-	// Window is the time in which the whole Limit comes back at the limit's rate: the length of the
-	// present window, the time in which a full bucket drains; 0 of InFlight and Unlimited, which have
-	// no rate.
+	// Window is the time in which the whole Limit becomes available again at the limit's rate: the
+	// length of the current window, or the time in which a full bucket drains. It is 0 for InFlight
+	// and Unlimited, which have no rate.
 	Window time.Duration
-	// At is the instant of the decision by the clock that decided, Redis's own.
+	// At is the instant of the decision, by the clock of Redis if Redis decided.
 	At time.Time
 	// LimiterName is the name of the Limiter that decided.
 	LimiterName string
-	// LimitName is the name of the limit that this describes; see [Limit.Name].
+	// LimitName is the name of the described limit; see [Limit.Name].
 	LimitName string
 
 	all *[]Result // of several limits
 }
 
-// Unlimited reports whether r is of limits that are all [Unlimited]: Limit and Remaining are then
-// [math.MaxInt64], and only a [Ban] denies. Clients are not to see such numbers: no header has them.
+// Unlimited reports whether all limits of r are [Unlimited]. Limit and Remaining are then
+// [math.MaxInt64], and only a [Ban] denies. Do not show such numbers to clients; no header contains
+// them.
 func (r Result) Unlimited() bool { return r.Limit == math.MaxInt64 }
 
-// All returns the Result of each limit, in the order given to [New], and for several keys in the
-// order of the keys. There Allowed is whether that limit admits; only what all of them admit is
-// charged. An [Unlimited] has no Result, unless all limits are Unlimited: then there is r alone. Beside
-// a limit of 0 the others have none.
+// All returns the Result of each limit, in the order given to [New]; for several keys, in the order
+// of the keys. Allowed then reports whether that limit admits. A request is charged only if all
+// limits admit it. An [Unlimited] has no Result, unless all limits are Unlimited; All then returns
+// r alone. Limits beside a limit of 0 have no Result either.
 func (r Result) All() iter.Seq[Result] {
 	return func(yield func(Result) bool) {
 		if r.all == nil {
@@ -81,26 +82,26 @@ func (r Result) All() iter.Seq[Result] {
 	}
 }
 
-// A Source says who made a decision.
+// A Source says where a decision was made.
 type Source uint8
 
 // The sources of a decision.
 const (
-	// SourceNone is no decision: the zero Result, and that of [FailOpen] while Redis does not
-	// answer.
+	// SourceNone means that nobody decided. It is the Source of the zero Result, and of the Results
+	// of [FailOpen] while Redis does not answer.
 	SourceNone = Source(decision.Nobody)
-	// SourceRedis is Redis, where the count is shared by all processes.
+	// SourceRedis is Redis, where all processes share the count.
 	SourceRedis = Source(decision.Redis)
 	// SourceMemory is this process, for a Limiter of [NewMemory].
 	SourceMemory = Source(decision.Memory)
-	// SourceDenyCache is this process, which repeats a denial by Redis; see [DenyCache].
+	// SourceDenyCache is this process, which repeated a denial by Redis; see [DenyCache].
 	SourceDenyCache = Source(decision.DenyCache)
 	// SourceFallback is this process while Redis does not answer; see [FailLocal].
 	SourceFallback = Source(decision.Fallback)
-	// SourceLease is this process, which spends units that it has leased; see [Lease].
+	// SourceLease is this process, which spent units that it had leased; see [Lease].
 	SourceLease = Source(decision.Lease)
-	// SourceUncounted is this process, for a Limiter of [New] whose limits count nothing, so that
-	// nobody is asked: all are [Unlimited], or one is a limit of 0.
+	// SourceUncounted is this process, in a Limiter of [New] whose limits count nothing: all are
+	// [Unlimited], or one is a limit of 0.
 	SourceUncounted = Source(decision.Uncounted)
 )
 
@@ -114,10 +115,10 @@ func (s Source) String() string {
 }
 
 // Tighter reports whether r restricts the client more than other does. A denial is tighter than an
-// admission, and of two denials the one with the longer RetryAfter. Of two admissions it is the one
-// with the smaller Remaining/Limit, and of equal ones the one with the longer ResetAfter; that of
-// an [InFlight] is never tighter than that of a limit with a rate. Anything is tighter than the
-// zero Result.
+// admission, and a denial with a longer RetryAfter is tighter than one with a shorter RetryAfter.
+// Of two admissions, the one with the smaller Remaining/Limit is tighter, and if these are equal,
+// the one with the longer ResetAfter. An admission by an [InFlight] is never tighter than an
+// admission by a limit with a rate. Any other Result is tighter than the zero Result.
 func (r Result) Tighter(other Result) bool {
 	switch {
 	case r.Source == SourceNone || other.Source == SourceNone:
@@ -145,7 +146,7 @@ func compareShares(a, b Result) int {
 	return cmp.Compare(alo, blo)
 }
 
-// remaining returns how many units remain of the limit that has the fewest.
+// remaining returns the number of units that remain of the limit with the fewest.
 func (r *Result) remaining() int64 {
 	least := r.Remaining
 	if r.all != nil {
@@ -156,7 +157,7 @@ func (r *Result) remaining() int64 {
 	return least
 }
 
-// combine returns one Result for those of several limits.
+// combine returns the one Result that describes several limits.
 func combine(all []Result, allowed bool) Result {
 	chosen := 0
 	var delay time.Duration

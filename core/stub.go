@@ -12,7 +12,7 @@ import (
 	"github.com/redislimit/redislimit/internal/limits"
 )
 
-// stubbed is the backend of package limittest: a test says what it answers.
+// stubbed is the backend of package limittest, whose answers a test chooses.
 type stubbed struct {
 	stub hook.Stub
 	name string // of the limiter
@@ -23,8 +23,8 @@ type stubbed struct {
 // of 2000, as in testing/synctest.
 const stubAt = 946_684_800_000_000
 
-// Decide answers what the stub admits as if nothing had been charged to the key before, and what it
-// denies as if all units were used.
+// Decide answers with what the stub returns. An admission looks as if nothing had been charged to
+// the key before, and a denial as if all units were used.
 func (s *stubbed) Decide(_ context.Context, c *decision.Call, r *decision.Reply) error {
 	retryAfter, err := s.stub.Call(methodOf(c), c.Key, c.N)
 	if err != nil {
@@ -45,7 +45,7 @@ func (s *stubbed) Decide(_ context.Context, c *decision.Call, r *decision.Reply)
 	return nil
 }
 
-// methodOf returns the method of the Limiter that has made a call.
+// methodOf returns the name of the method of Limiter that made a call.
 func methodOf(c *decision.Call) string {
 	switch {
 	case c.Op == algorithm.OpEvaluate:
@@ -71,15 +71,15 @@ func (s *stubbed) End(_ context.Context, e hold.Ending) error {
 	return err
 }
 
-// Reset tells the stub.
+// Reset reports the call to the stub.
 func (s *stubbed) Reset(_ context.Context, _ *limits.Set, key string) error {
 	return s.call("Reset", key, 0)
 }
 
-// Block does nothing: the test says what is denied.
+// Block does nothing, because the test chooses what is denied.
 func (s *stubbed) Block(context.Context, *limits.Set, string, int64, bool) error { return nil }
 
-// Renew does nothing: nothing expires.
+// Renew does nothing, because nothing expires.
 func (s *stubbed) Renew([]*hold.Renewal) {}
 
 func (s *stubbed) call(method, key string, cost int64) error {

@@ -8,26 +8,29 @@ import (
 	"github.com/redislimit/redislimit/internal/algorithm"
 )
 
-// maxParts is how often AllowUpTo asks for what remains, while others take units at the same time.
+// maxParts is how many times AllowUpTo asks for the remaining units while others take units at the
+// same time.
 const maxParts = 4
 
-// AllowUpTo charges as many of n units as there are, and returns how many that is: for a worker that
-// takes a batch from a queue, and takes fewer jobs when fewer are admitted. The Result is Allowed if
-// at least one unit was granted. Its RetryAfter is when the rest would be admitted, or a whole
-// capacity if the rest is more than that; it is 0 if all were granted.
+// AllowUpTo charges up to n units, as many as remain, and returns how many it charged. It suits a
+// worker that takes a batch from a queue, and takes fewer jobs when fewer are admitted:
 //
 //	granted, res, err := lim.AllowUpTo(ctx, "imports", 100)
 //	// ...
-//	jobs := queue.Take(granted) // and if there is more to do: come back after res.RetryAfter
+//	jobs := queue.Take(granted) // and if there is more to do, come back after res.RetryAfter
 //
-// It is made of ordinary decisions: one if n units are admitted or none remain, and otherwise at
-// least three, of which the last asks about the rest. If others take units between them, it asks
-// again, four times at most, and then grants none. So it never grants more than the limit, but in a crowd it may grant less than there is. It
-// begins no [Ban], and observers see one decision, with the units that were granted. A cost of 0 is
-// decided as by [Limiter.AllowN].
+// The Result is Allowed if at least one unit was granted. Its RetryAfter says when the rest would
+// be admitted, or, if the rest is more than the capacity, when a whole capacity would be. It is 0
+// if all units were granted.
 //
-// Errors are those of AllowN. A Limiter with a [LeakyBucket] or [InFlight] refuses: a part of a place
-// in a queue, or of a slot, is of no use.
+// AllowUpTo makes ordinary decisions: one if n units are admitted or none remain, and otherwise at
+// least three, of which the last one asks about the rest. If others take units in between, it asks
+// again, up to four times, and then grants nothing. So it never grants more than the limit, but
+// under contention it may grant less than what remains. It begins no [Ban], and observers are
+// notified of one decision with the granted units. A cost of 0 is decided as in [Limiter.AllowN].
+//
+// Errors are the same as for AllowN. A Limiter with a [LeakyBucket] or [InFlight] returns an error,
+// because it cannot grant a part of a place in a queue or of a slot.
 func (l *Limiter) AllowUpTo(ctx context.Context, key string, n int64) (granted int64, res Result, err error) {
 	if l.set.Slots || l.set.Queues {
 		return 0, Result{}, errNoParts
@@ -49,7 +52,7 @@ func (l *Limiter) AllowUpTo(ctx context.Context, key string, n int64) (granted i
 // grant charges up to n units, and sets res.
 func (l *Limiter) grant(ctx context.Context, key string, n int64, res *Result) (granted int64, err error) {
 	capacity := slices.Min(l.set.Capacities)
-	units := min(n, max(1, capacity)) // a limit of 0 denies the first one
+	units := min(n, max(1, capacity)) // ask a limit of 0 for one unit, which it denies
 	for part := 0; ; part++ {
 		if err := l.decidePart(ctx, key, units, algorithm.OpCharge, res); err != nil {
 			*res = Result{}
@@ -61,7 +64,7 @@ func (l *Limiter) grant(ctx context.Context, key string, n int64, res *Result) (
 		}
 		remaining := res.remaining()
 		if res.Banned || part == 0 && remaining <= 0 {
-			return 0, nil // and RetryAfter is that of all units
+			return 0, nil // RetryAfter is about all units
 		}
 		if part == maxParts || remaining <= 0 {
 			break
@@ -77,8 +80,8 @@ func (l *Limiter) grant(ctx context.Context, key string, n int64, res *Result) (
 	return granted, nil
 }
 
-// decidePart makes one of the decisions of AllowUpTo. A remembered denial would not do: what remained
-// then is not what remains now.
+// decidePart makes one of the decisions of AllowUpTo. It uses no remembered denial, because
+// AllowUpTo needs to know what remains now.
 func (l *Limiter) decidePart(ctx context.Context, key string, n int64, op algorithm.Op, res *Result) error {
 	req := l.newRequest(key, n, op)
 	defer req.recycle()
