@@ -13,30 +13,24 @@ import (
 // maxActual bounds the cost that Settle charges.
 const maxActual = 1_000_000_000
 
-// A Reservation is what [Limiter.Acquire], [Limiter.Reserve] or their kin admitted, and is to be
-// ended, once, by Settle, Cancel or Release: the first of them counts, and all of them free its
-// slots of [InFlight]. On what was denied, or admitted by [FailOpen], and on nil they do nothing.
-//
-// They are sent even if their context has ended: it bounds only how long they wait for the reply (a
-// context without a deadline that is canceled meanwhile is noticed within the Timeout). Each is
-// sent once. Their errors are [ErrUnavailable] if Redis could not answer, and that of the context:
-// what they were to end then may be held until it expires.
-//
-// After a Reservation was dropped without being ended, its slots and kept units are renewed no
-// longer, and expire. A warning is logged, once for each Limiter. Of those with units that are not
-// kept, one at a time is watched.
-type Reservation struct {
+// An admission is what a decision has admitted and its caller must end. A [Permit] and a [Reservation]
+// are admissions with the methods that make sense for them. All three types have the same fields, so a
+// pointer to one can be converted to a pointer to another, which costs nothing.
+type admission struct {
 	Result
+	ending
+}
 
+// An ending is what an admission needs to end.
+type ending struct {
 	limiter *Limiter
 	hold    *hold.Hold // nil if there is nothing to end
-	multi   *multiCall // those of several keys, which are ended in its place; or nil
+	multi   *multiCall // the admissions of several keys, which are ended instead; or nil
 }
 
 // A multiCall is what one call asks of several keys, and then what it has of them.
 type multiCall struct {
 	n        int64
-	fixed    bool // Settle takes 0 and n alone, as after Acquire
 	members  []member
 	redisErr error // why Redis failed to decide on all of them at once; or nil
 }
@@ -47,85 +41,84 @@ type member struct {
 
 	position int // of the key among the arguments of the call, or of the first of several equal ones
 
-	held  *Reservation  // nil until it is admitted
+	held  *admission    // nil until it is admitted
 	stamp denials.Stamp // of a decision on all by one script
 }
 
-// Settle ends r: it charges what the work really cost, from 0 to 1e9 units, in place of what
-// [Limiter.Reserve] held. More than was held is charged, too, whether it fits or not: the key is
-// denied until that is paid. What a key owes is bounded: to 2^30 units in a window, and to 100,000
-// in a [SlidingWindowLog]. If the hold has expired, however long ago, only what exceeds it is
-// charged: what was held has been charged then, unless Redis lost it before.
-//
-// After [Limiter.Acquire], and of a [LeakyBucket], what was charged is kept or taken back: 0 takes
-// it back as Cancel says. Acquire's n keeps it, and any other cost is [ErrInvalidCost], which ends
-// nothing.
-func (r *Reservation) Settle(ctx context.Context, actual int64) error {
-	if r.isMulti() {
-		return r.multi.settle(ctx, actual, (*Reservation).Settle)
+// settle ends a with a cost of actual units in place of what is held.
+func (a *admission) settle(ctx context.Context, actual int64) error {
+	if a.isMulti() {
+		return a.multi.settle(ctx, actual, (*admission).settle)
 	}
-	return r.settle(ctx, actual, nil)
+	return a.settleBy(ctx, actual, nil)
 }
 
-func (r *Reservation) isMulti() bool { return r != nil && r.multi != nil }
+func (a *admission) isMulti() bool { return a != nil && a.multi != nil }
 
-func (r *Reservation) settle(ctx context.Context, actual int64, later hold.Background) error {
-	if r == nil || r.hold == nil {
+// settleBy settles the admission of a single key: in the background if later says so, or else at once.
+func (a *admission) settleBy(ctx context.Context, actual int64, later hold.Background) error {
+	if a == nil || a.hold == nil {
 		return nil
 	}
-	switch {
-	case actual < 0 || actual > maxActual:
-		return fmt.Errorf("%w: it is %d, allowed is 0 to %d", ErrInvalidCost, actual, maxActual)
-	case !r.hold.Reserved && actual != 0 && actual != r.hold.N:
-		return fmt.Errorf("%w: it is %d, and after Acquire allowed are 0 and %d", ErrInvalidCost, actual, r.hold.N)
+	if err := checkActual(actual); err != nil {
+		return err
 	}
-	l := r.limiter
+	l := a.limiter
 	l.catchUp()
-	defer func() { l.gaveBack(r.hold) }() // r is in use until then, and not dropped
-	return l.family.failure(ctx, l.family.renewer.End(ctx, r.hold, actual, later))
+	defer func() { l.gaveBack(a.hold) }() // a is in use until then, and not dropped
+	return l.family.failure(ctx, l.family.renewer.End(ctx, a.hold, actual, later))
+}
+
+// checkActual returns the error of a cost that cannot be settled.
+func checkActual(actual int64) error {
+	if actual < 0 || actual > maxActual {
+		return fmt.Errorf("%w: it is %d, allowed is 0 to %d", ErrInvalidCost, actual, maxActual)
+	}
+	return nil
 }
 
 // roomFor is how many such requests must fit beside one that is settled in the background. A client
 // sends several before that arrives, and a login is not to be denied by units that are free.
 const roomFor = 16
 
-// settleLater is Settle for a middleware, whose client is not to wait. It is sent in the background
-// if so many more requests fit, beside what is held and beside what is charged instead, that a late
-// Settle changes no decision. With slots it is not: others wait for them. If it is lost, what is
-// held is charged.
-func (r *Reservation) settleLater(ctx context.Context, actual int64) error {
-	if r.isMulti() {
-		return r.multi.settle(ctx, actual, (*Reservation).settleLater)
+// settleLater is settle for a middleware, whose client need not wait for it. The settlement is sent in
+// the background if so many more requests fit, beside what is held and what is charged instead, that a
+// late settlement changes no decision. Slots are never freed in the background, because others wait for
+// them. If the settlement is lost, what is held is charged.
+func (a *admission) settleLater(ctx context.Context, actual int64) error {
+	if a.isMulti() {
+		return a.multi.settle(ctx, actual, (*admission).settleLater)
 	}
-	if r == nil || r.hold == nil {
+	if a == nil || a.hold == nil {
 		return nil
 	}
-	_, remote := r.hold.Keeper.(*inRedis)
-	if !remote || r.hold.HasSlots() || r.remaining()/roomFor < max(r.hold.N, actual) {
-		return r.Settle(ctx, actual)
+	_, remote := a.hold.Keeper.(*inRedis)
+	if !remote || a.hold.HasSlots() || a.remaining()/roomFor < max(a.hold.N, actual) {
+		return a.settle(ctx, actual)
 	}
-	return r.settle(ctx, actual, func(send func() error) bool {
-		return r.hold.Set.Store.Later(send, r.settled)
+	return a.settleBy(ctx, actual, func(send func() error) bool {
+		return a.hold.Set.Store.Later(send, a.settled)
 	})
 }
 
-// cancelLater is Cancel as settleLater is Settle.
-func (r *Reservation) cancelLater(ctx context.Context) error {
-	if r.isMulti() {
-		return each(r.multi.members, func(m member) error { return m.held.settleLater(ctx, 0) })
+// cancelLater is cancel, in the background where settleLater settles there.
+func (a *admission) cancelLater(ctx context.Context) error {
+	if a.isMulti() {
+		return each(a.multi.members, func(m member) error { return m.held.settleLater(ctx, 0) })
 	}
-	return r.settleLater(ctx, 0)
+	return a.settleLater(ctx, 0)
 }
 
-// settled ends a Settle that nobody waited for. Its error has been told of as that of any call.
-func (r *Reservation) settled(err error) {
-	ctx, l := context.Background(), r.limiter
-	l.gaveBack(r.hold)
+// settled is called after a settlement for which nobody waited. The observers and the log have already
+// been notified of its error.
+func (a *admission) settled(err error) {
+	ctx, l := context.Background(), a.limiter
+	l.gaveBack(a.hold)
 	_ = l.family.failure(ctx, err) // it counts what was too much for this process
 }
 
-// gaveBack forgets the denials of h's key, and wakes who waits for its units. Who waits for slots
-// is woken by the Renewer's Freed event.
+// gaveBack forgets the denials of h's key, and wakes a caller that waits for its units. Callers that wait
+// for slots are woken by the Renewer's Freed event.
 func (l *Limiter) gaveBack(h *hold.Hold) {
 	l.family.denials.Forget(h.Key, h.Set)
 	if !h.HasSlots() {
@@ -133,81 +126,64 @@ func (l *Limiter) gaveBack(h *hold.Hold) {
 	}
 }
 
-// Cancel ends r because the work was not done. It charges nothing to any key. What Reserve held is
-// free again, exactly. What Acquire charged is taken back as far as it can be told apart from later
-// charges:
-//
-//   - of a bucket only while nobody has charged on top of it, and then what has not drained;
-//   - of a [LeakyBucket] the place, for the next who comes, unless it has begun (a Delay of 0 begins
-//     at once), or the queue was reset, evicted or changed its rate since;
-//   - of a window or a log only to the window that was charged, and of a [SlidingWindowCounter]
-//     only while that is the current one;
-//   - of a lease while that lives; see [Lease].
-func (r *Reservation) Cancel(ctx context.Context) error {
-	if r.isMulti() {
-		return each(r.multi.members, func(m member) error { return m.held.Cancel(ctx) })
+// cancel ends a without charging anything to any key.
+func (a *admission) cancel(ctx context.Context) error {
+	if a.isMulti() {
+		return each(a.multi.members, func(m member) error { return m.held.cancel(ctx) })
 	}
-	return r.Settle(ctx, 0)
+	return a.settle(ctx, 0)
 }
 
-// Release is Settle with the cost that was asked for: the work was done.
-func (r *Reservation) Release(ctx context.Context) error {
-	if r.isMulti() {
-		return each(r.multi.members, func(m member) error { return m.held.Release(ctx) })
+// release ends a with the cost that was asked for.
+func (a *admission) release(ctx context.Context) error {
+	if a.isMulti() {
+		return each(a.multi.members, func(m member) error { return m.held.release(ctx) })
 	}
-	if r == nil || r.hold == nil {
+	if a == nil || a.hold == nil {
 		return nil
 	}
-	return r.Settle(ctx, r.hold.N)
+	return a.settle(ctx, a.hold.N)
 }
 
-// Keep has the units that Reserve held renewed until r ends, in the background, for work that may
-// outlast the [Hold]: at least every third of it. The middleware calls it. If Redis does not answer
-// meanwhile, the hold expires and is charged. Slots of [InFlight] are renewed without it.
-func (r *Reservation) Keep() {
-	if r.isMulti() {
-		for _, m := range r.multi.members {
-			m.held.Keep()
+// renew renews the units that are held until a ends.
+func (a *admission) renew() {
+	if a.isMulti() {
+		for _, m := range a.multi.members {
+			m.held.renew()
 		}
 		return
 	}
-	if r == nil || r.hold == nil || !r.hold.HasUnits() {
+	if a == nil || a.hold == nil || !a.hold.HasUnits() {
 		return
 	}
-	r.limiter.family.renewer.Keep(r.hold)
-	if !r.hold.HasSlots() {
-		r.limiter.watch(r, drop)
+	a.limiter.family.renewer.Keep(a.hold)
+	if !a.hold.HasSlots() {
+		a.limiter.watch(a, drop)
 	}
 }
 
-// Context returns a copy of ctx that is canceled when r loses its slots of [InFlight] before it
-// ends, with [ErrSlotLost] as its [context.Cause]: others may do the work then. The middleware
-// gives handlers such a context. The returned function, which must be called, frees what the
-// context needs. If r has no slots, it is ctx itself that is returned.
-//
-//	ctx, cancel := r.Context(ctx)
-//	defer cancel()
-func (r *Reservation) Context(ctx context.Context) (context.Context, context.CancelFunc) {
-	if r.isMulti() {
-		return contextOf(ctx, r.multi.members)
+// context returns a copy of ctx that is canceled when a loses its slots, or ctx itself if it has none.
+func (a *admission) context(ctx context.Context) (context.Context, context.CancelFunc) {
+	if a.isMulti() {
+		return contextOf(ctx, a.multi.members)
 	}
-	if r == nil || r.hold == nil || !r.hold.HasSlots() {
+	if a == nil || a.hold == nil || !a.hold.HasSlots() {
 		return ctx, func() {}
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
-	r.hold.OnLost(func() { cancel(ErrSlotLost) })
+	a.hold.OnLost(func() { cancel(ErrSlotLost) })
 	return ctx, func() {
 		cancel(nil)
-		runtime.KeepAlive(r) // until then the slots are in use
+		runtime.KeepAlive(a) // until then the slots are in use
 	}
 }
 
-// watch has f be called when nobody has r any more.
-func (l *Limiter) watch(r *Reservation, f func(dropped)) {
-	runtime.AddCleanup(r, f, dropped{l.family, r.hold})
+// watch calls f when nobody refers to a any more.
+func (l *Limiter) watch(a *admission, f func(dropped)) {
+	runtime.AddCleanup(a, f, dropped{l.family, a.hold})
 }
 
-// A dropped is what is left of a Reservation that nobody has any more.
+// A dropped is what is left of an admission to which nobody refers any more.
 type dropped struct {
 	of   *family
 	hold *hold.Hold
@@ -231,10 +207,10 @@ func sample(d dropped) {
 
 func (d dropped) warn() {
 	d.of.events.warnOnce(context.Background(),
-		"a Reservation was dropped without Settle, Cancel or Release: what it holds expires, and units are charged then")
+		"a Permit or a Reservation was dropped and never ended (by Release, Settle or Cancel): what it holds expires, and units are charged then")
 }
 
-// holdEvents are what the observers are told of slots, and of what is cancelled.
+// holdEvents returns the functions that notify the observers of slots and of canceled admissions.
 func (f *family) holdEvents() hold.Events {
 	slots := func(h *hold.Hold, n int64) {
 		if len(f.events.observers) == 0 {
@@ -255,14 +231,9 @@ func (f *family) holdEvents() hold.Events {
 }
 
 // settle ends each member by end: with its own cost, or with actual in place of n.
-func (t *multiCall) settle(ctx context.Context, actual int64, end func(r *Reservation, ctx context.Context, actual int64) error) error {
-	switch {
-	case actual < 0 || actual > maxActual:
-		return fmt.Errorf("%w: it is %d, allowed is 0 to %d", ErrInvalidCost, actual, maxActual)
-	case t.fixed && actual == 0:
-		return each(t.members, func(m member) error { return end(m.held, ctx, 0) })
-	case t.fixed && actual != t.n:
-		return fmt.Errorf("%w: it is %d, and after AcquireAll allowed are 0 and %d", ErrInvalidCost, actual, t.n)
+func (t *multiCall) settle(ctx context.Context, actual int64, end func(a *admission, ctx context.Context, actual int64) error) error {
+	if err := checkActual(actual); err != nil {
+		return err
 	}
 	return each(t.members, func(m member) error { return end(m.held, ctx, min(m.cost(actual), maxActual)) })
 }
@@ -276,12 +247,12 @@ func each(members []member, f func(member) error) error {
 	return failed
 }
 
-// contextOf is [Reservation.Context] of several.
+// contextOf is admission.context for several members.
 func contextOf(ctx context.Context, members []member) (context.Context, context.CancelFunc) {
 	if len(members) == 0 {
 		return ctx, func() {}
 	}
-	ctx, cancel := members[0].held.Context(ctx)
+	ctx, cancel := members[0].held.context(ctx)
 	ctx, others := contextOf(ctx, members[1:])
 	return ctx, func() {
 		others()

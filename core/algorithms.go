@@ -74,7 +74,7 @@ func GCRA(r Rate, o ...BucketOption) Limit { return with(newLimit(algorithm.GCRA
 // every period/count, however they came in. The [Result.Delay] of an admitted request says how long
 // to wait for its turn, and the middleware holds it that long. A request that does not fit into the
 // queue is denied. LeakyBucket protects a backend that cannot take bursts. Who leaves the queue
-// before its turn gives its place to the next that comes; see [Reservation.Cancel].
+// before its turn gives its place to the next that comes; see [Permit.Cancel].
 //
 // The default Burst is what drains in one second, at least 1, so that no request is held for longer
 // unless asked.
@@ -102,7 +102,7 @@ func LeakyBucket(r Rate, o ...BucketOption) Limit { return with(newLimit(algorit
 // A slot is held for its [SlotTTL], and the Limiter renews it every third of that, in the
 // background, for as long as the work lasts. A process that dies so withholds its slots for one
 // SlotTTL at most. A process that cannot renew a slot in time, because Redis does not answer for so
-// long, has lost it, and others may take it: the context of [Reservation.Context] is then canceled,
+// long, has lost it, and others may take it: the context of [Permit.Context] is then canceled,
 // and the middleware's handlers have that context.
 //
 // There are never more than n unexpired holders by the clock of Redis. It cannot promise more than

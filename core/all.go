@@ -66,28 +66,31 @@ func AllowAll(ctx context.Context, n int64, keys ...Keyed) (Result, error) {
 	return r.Result, nil
 }
 
-// AcquireAll is [AllowAll] with an end, as [Limiter.Acquire] has it: slots of [InFlight] are taken until
-// then. The units of other limits are held until then, or until their [Hold] is over, and charged:
-// Cancel takes them back exactly.
-func AcquireAll(ctx context.Context, n int64, keys ...Keyed) (*Reservation, error) {
+// AcquireAll is like [AllowAll], but returns a [Permit] that takes slots of [InFlight] and gives back
+// what was taken. The units of limits with a rate are held until the Permit ends: Release charges them,
+// and Cancel gives them back exactly. If neither is called before their [Hold] is over, they are charged
+// then, and Cancel gives nothing back any more.
+func AcquireAll(ctx context.Context, n int64, keys ...Keyed) (*Permit, error) {
 	t, err := newMultiCall(ctx, n, keys)
 	if err != nil {
 		return nil, err
 	}
-	t.fixed = true
-	return t.reserve(ctx)
+	a, err := t.reserve(ctx)
+	return (*Permit)(a), err
 }
 
-// ReserveAll is [AllowAll] for work whose true cost is known later, as [Limiter.Reserve] has it. What is
-// done to the Reservation is done for each key. Settle charges a key with a cost of its own that
-// cost, whatever the work really cost, so Settle(ctx, 0) charges it, too; Cancel charges nothing to
-// any key.
+// ReserveAll is like [AllowAll], but for work whose true cost is known only later, as with
+// [Limiter.Reserve]. Each method of the [Reservation] ends or renews what is held for all keys. Settle
+// charges each key what the work really cost, except that a key with a cost of its own, as by
+// [Keyed.Cost], is charged that cost. So Settle(ctx, 0) still charges such a key, while Cancel charges
+// nothing to any key.
 func ReserveAll(ctx context.Context, n int64, keys ...Keyed) (*Reservation, error) {
 	t, err := newMultiCall(ctx, n, keys)
 	if err != nil {
 		return nil, err
 	}
-	return t.reserve(ctx)
+	a, err := t.reserve(ctx)
+	return (*Reservation)(a), err
 }
 
 var (
@@ -143,8 +146,8 @@ func (t *multiCall) asGiven() []int {
 func (k Keyed) isOf(m member) bool { return k.limiter.set == m.limiter.set && k.key == m.key }
 
 // reserve reserves all, or nothing.
-func (t *multiCall) reserve(ctx context.Context) (*Reservation, error) {
-	r, kept := new(Reservation), false
+func (t *multiCall) reserve(ctx context.Context) (*admission, error) {
+	r, kept := new(admission), false
 	if t.remembersDenial(ctx, &r.Result) {
 		return r, nil
 	}
@@ -209,7 +212,7 @@ const maxPause = 20 * time.Millisecond
 // reserve reserves the units of m. Another AllowAll may hold them for a moment, until it has asked all
 // of its keys: so after such a denial it waits twice as long as this call has taken so far, at most
 // maxPause, and asks once more. If ctx ends before that, the denial stands.
-func (m *member) reserve(ctx context.Context, t *multiCall, began time.Time) (*Reservation, error) {
+func (m *member) reserve(ctx context.Context, t *multiCall, began time.Time) (*admission, error) {
 	r, err := m.reserveOnce(ctx, t)
 	if t.redisErr != nil || err != nil || r.Allowed || r.Banned || r.Source == SourceDenyCache || r.RetryAfter > micros(algorithm.HeldRetry) {
 		return r, err
@@ -220,7 +223,7 @@ func (m *member) reserve(ctx context.Context, t *multiCall, began time.Time) (*R
 	return m.reserveOnce(ctx, t)
 }
 
-func (m *member) reserveOnce(ctx context.Context, t *multiCall) (*Reservation, error) {
+func (m *member) reserveOnce(ctx context.Context, t *multiCall) (*admission, error) {
 	req := m.newRequest(t.n, algorithm.OpReserve)
 	defer req.recycle()
 	req.redisErr = t.redisErr

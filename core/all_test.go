@@ -15,6 +15,7 @@ import (
 
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/internal/testkit/check"
+	"github.com/redislimit/redislimit/internal/testkit/permits"
 )
 
 var tenADay = core.FixedWindow(core.PerDay(10))
@@ -91,32 +92,35 @@ func TestAll(t *testing.T) {
 func TestReserveAllEnds(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
-	settle := func(n int64) func(*core.Reservation) error {
-		return func(r *core.Reservation) error { return r.Settle(ctx, n) }
+	acquire := func(n int64, keys ...core.Keyed) (*permits.Any, error) {
+		return permits.OfPermit(n)(core.AcquireAll(ctx, n, keys...))
 	}
-	cancel := func(r *core.Reservation) error { return r.Cancel(ctx) }
-	release := func(r *core.Reservation) error { return r.Release(ctx) }
+	reserve := func(n int64, keys ...core.Keyed) (*permits.Any, error) {
+		return permits.OfReservation(n)(core.ReserveAll(ctx, n, keys...))
+	}
+	settle := func(n int64) func(*permits.Any) error {
+		return func(r *permits.Any) error { return r.Settle(ctx, n) }
+	}
+	cancel := func(r *permits.Any) error { return r.Cancel(ctx) }
+	release := func(r *permits.Any) error { return r.Release(ctx) }
 	for name, c := range map[string]struct {
-		take          func(context.Context, int64, ...core.Keyed) (*core.Reservation, error)
-		end           func(*core.Reservation) error
+		take          func(int64, ...core.Keyed) (*permits.Any, error)
+		end           func(*permits.Any) error
 		tokens, calls int64 // that are charged
 		err           error // then nothing has ended
 	}{
-		"Reserve, Release":           {core.ReserveAll, release, 3, 1, nil},
-		"Reserve, Cancel":            {core.ReserveAll, cancel, 0, 0, nil},
-		"Reserve, Settle of less":    {core.ReserveAll, settle(2), 2, 1, nil},
-		"Reserve, Settle of more":    {core.ReserveAll, settle(7), 7, 1, nil},
-		"Reserve, Settle of nothing": {core.ReserveAll, settle(0), 0, 1, nil},
-		"Reserve, Settle below 0":    {core.ReserveAll, settle(-1), 3, 1, core.ErrInvalidCost},
-		"Reserve, Settle of much":    {core.ReserveAll, settle(1e9 + 1), 3, 1, core.ErrInvalidCost},
-		"Acquire, Release":           {core.AcquireAll, release, 3, 1, nil},
-		"Acquire, Cancel":            {core.AcquireAll, cancel, 0, 0, nil},
-		"Acquire, Settle of all":     {core.AcquireAll, settle(3), 3, 1, nil},
-		"Acquire, Settle of nothing": {core.AcquireAll, settle(0), 0, 0, nil},
-		"Acquire, Settle of a part":  {core.AcquireAll, settle(2), 3, 1, core.ErrInvalidCost},
+		"Reserve, Settle of all":     {reserve, settle(3), 3, 1, nil},
+		"Reserve, Cancel":            {reserve, cancel, 0, 0, nil},
+		"Reserve, Settle of less":    {reserve, settle(2), 2, 1, nil},
+		"Reserve, Settle of more":    {reserve, settle(7), 7, 1, nil},
+		"Reserve, Settle of nothing": {reserve, settle(0), 0, 1, nil},
+		"Reserve, Settle below 0":    {reserve, settle(-1), 3, 1, core.ErrInvalidCost},
+		"Reserve, Settle of much":    {reserve, settle(1e9 + 1), 3, 1, core.ErrInvalidCost},
+		"Acquire, Release":           {acquire, release, 3, 1, nil},
+		"Acquire, Cancel":            {acquire, cancel, 0, 0, nil},
 	} {
 		tokens, calls, slots := core.MustNewMemory("tokens", tenADay), core.MustNewMemory("calls", tenADay), core.MustNewMemory("slots", core.InFlight(5))
-		r, err := c.take(ctx, 3, slots.On("k").Cost(1), tokens.On("k"), calls.On("k").Cost(1))
+		r, err := c.take(3, slots.On("k").Cost(1), tokens.On("k"), calls.On("k").Cost(1))
 		if err != nil || !r.Allowed || left(t, tokens)[0] != 7 || left(t, calls)[0] != 9 || left(t, slots)[0] != 4 {
 			t.Fatalf("%s: %+v, %v", name, r, err)
 		}

@@ -27,7 +27,7 @@ const (
 //	core.New(rdb, "login", core.SlidingWindowLog(core.PerHour(5)), core.FailClosed(), core.Ban(time.Hour, 24*time.Hour))
 //
 // During a ban everything is denied, a cost of 0, too, and changes nothing: the ban gets no longer.
-// What ends a [Reservation] is done all the same. [Limiter.Reset] keeps a ban, and
+// Ending a [Permit] or a [Reservation] works all the same. [Limiter.Reset] keeps a ban, and
 // [Limiter.Unblock] ends it. If Redis refuses to write a ban, the denial stands.
 //
 // Only a denial by what is charged bans: not one by units that are held for a moment, or by

@@ -57,7 +57,7 @@ const (
 	// [Limiter.BlockAtLeast] makes one each time, also where the ban that is there lasts longer.
 	// See [Ban].
 	EventBan
-	// EventCancel is a [Reservation] that was cancelled, or settled at 0, and gives back its Cost
+	// EventCancel is a [Permit] or a [Reservation] that was canceled, or settled at 0, and gives back its Cost
 	// units. It does not say whether Redis has heard of it. A caller that left before it had a
 	// Reservation makes an EventDecision with an Err.
 	EventCancel

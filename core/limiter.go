@@ -58,7 +58,7 @@ type family struct {
 	renewer  *hold.Renewer
 	derived  derived
 	overload overload
-	sampling atomic.Bool // one Reservation of those that have nothing to renew is watched, or was dropped
+	sampling atomic.Bool // one admission of those that have nothing to renew is watched, or was dropped
 }
 
 // A Keyed is a key of a Limiter, as [Limiter.On] returns it for [AllowAll] and its kin.

@@ -226,12 +226,12 @@ func (c *call) closeBody() {
 // long.
 func (c *call) send(again bool) (response *http.Response, wait time.Duration, err error) {
 	ctx := c.request.Context()
-	reservation, err := c.turn(ctx)
+	admitted, err := c.turn(ctx)
 	if err != nil {
 		return nil, 0, err
 	}
-	p := &pending{call: c, reservation: reservation}
-	p.ctx, p.cancel = reservation.Context(ctx) // another one if there are slots, which may be lost
+	p := &pending{call: c, admitted: admitted}
+	p.ctx, p.cancel = admitted.Context(ctx) // another one if there are slots, which may be lost
 	defer func() {
 		if p.response == nil { // an error or a panic
 			p.end()
@@ -254,26 +254,39 @@ func (c *call) send(again bool) (response *http.Response, wait time.Duration, er
 	return response, wait, nil
 }
 
+// An admission is what the limiter has admitted for a call: a *core.Permit, or a *core.Reservation if
+// what is charged is known only when the response has ended.
+type admission interface {
+	Cancel(ctx context.Context) error
+	Context(ctx context.Context) (context.Context, context.CancelFunc)
+}
+
 // turn waits until it is the turn of the call, and its key is not held back.
-func (c *call) turn(ctx context.Context) (*core.Reservation, error) {
-	wait := c.lim.AcquireWait
-	if c.reserves() {
-		wait = c.lim.ReserveWait
-	}
+func (c *call) turn(ctx context.Context) (admission, error) {
 	for {
 		if err := c.paused.wait(ctx, c.key); err != nil {
 			return nil, err
 		}
-		r, err := wait(ctx, c.key, c.n)
+		admitted, err := c.wait(ctx)
 		if err != nil {
 			return nil, err
 		}
 		if c.paused.left(c.key) <= 0 {
-			r.Keep()
-			return r, nil
+			if r, ok := admitted.(*core.Reservation); ok {
+				r.Keep() // a response may take long
+			}
+			return admitted, nil
 		}
-		_ = r.Cancel(ctx) // an answer came meanwhile
+		_ = admitted.Cancel(ctx) // an answer came meanwhile
 	}
+}
+
+// wait waits until the limiter admits the call.
+func (c *call) wait(ctx context.Context) (admission, error) {
+	if c.reserves() {
+		return c.lim.ReserveWait(ctx, c.key, c.n)
+	}
+	return c.lim.AcquireWait(ctx, c.key, c.n)
 }
 
 // reserves reports whether what is charged is known only when the response has ended.
@@ -363,11 +376,11 @@ func idempotent(r *http.Request) bool {
 type pending struct {
 	*call
 
-	ctx         context.Context //nolint:containedctx // of the request
-	cancel      context.CancelFunc
-	reservation *core.Reservation
-	response    *http.Response // nil if there is none
-	once        sync.Once
+	ctx      context.Context //nolint:containedctx // of the request
+	cancel   context.CancelFunc
+	admitted admission
+	response *http.Response // nil if there is none
+	once     sync.Once
 }
 
 // watch has p end with the body of response.
@@ -410,13 +423,19 @@ func (p *pending) finish() {
 	})
 }
 
+// settle ends what was admitted. What is charged differs from p.n only for a Reservation.
 func (p *pending) settle(actual int64) {
 	ctx := p.request.Context()
-	err := p.reservation.Settle(ctx, actual)
+	reservation, ok := p.admitted.(*core.Reservation)
+	if !ok {
+		_ = p.admitted.(*core.Permit).Release(ctx) //nolint:forcetypeassert // it is one of two
+		return
+	}
+	err := reservation.Settle(ctx, actual)
 	if !errors.Is(err, core.ErrInvalidCost) {
 		return
 	}
-	_ = p.reservation.Release(ctx)
+	_ = reservation.Settle(ctx, p.n)
 	p.wrongCost.Do(func() {
 		p.lim.Logger().ErrorContext(ctx, "redislimit: a wrong cost was given by CostAfter, and what was reserved is charged; this is logged once",
 			"error", err, "limiter", p.lim.Name())

@@ -81,8 +81,8 @@ type RefusalError struct {
 
 func (r *RefusalError) Error() string {
 	if r.Last != nil && r.Last.Held {
-		return fmt.Sprintf("redislimit: what others hold was not given back in time (each Reservation is to be ended, "+
-			"and the body of each response to be closed): %v", context.DeadlineExceeded)
+		return fmt.Sprintf("redislimit: what others hold was not given back in time (end each Permit and each Reservation, "+
+			"and close the body of each response): %v", context.DeadlineExceeded)
 	}
 	return fmt.Sprintf("redislimit: %v to wait: %v", r.Wait, context.DeadlineExceeded)
 }
