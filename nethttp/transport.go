@@ -66,14 +66,10 @@ func Transport(lim *core.Limiter, key func(*http.Request) string, opts ...Transp
 	t := &transport{lim: lim, key: key, base: http.DefaultTransport, bound: defaultMaxRetryAfter, paused: newPauses()}
 	given := make(map[string]bool)
 	for _, o := range opts {
-		switch {
-		case o.set == nil:
+		if o == nil {
 			panic("httplimit: a nil option: leave it out")
-		case given[o.name]:
-			panic("httplimit: " + o.name + ": give it once")
 		}
-		given[o.name] = true
-		o.set(t)
+		o.applyTo(t, given)
 	}
 	only := func(algorithms ...string) bool {
 		return !slices.ContainsFunc(lim.Limits(), func(l core.Limit) bool { return !slices.Contains(algorithms, l.Algorithm()) })
@@ -87,23 +83,37 @@ func Transport(lim *core.Limiter, key func(*http.Request) string, opts ...Transp
 	return t
 }
 
-// A TransportOption configures a [Transport].
-type TransportOption struct {
+// A TransportOption configures a [Transport]. The functions that return TransportOptions panic at once
+// if their argument is wrong.
+type TransportOption interface {
+	applyTo(t *transport, given map[string]bool)
+}
+
+// A transportOption sets one thing, and may be given once.
+type transportOption struct {
 	name string
 	set  func(*transport)
 }
 
-// transportOption returns an option that must be valid.
-func transportOption(name string, valid bool, allowed string, set func(*transport)) TransportOption {
+func (o transportOption) applyTo(t *transport, given map[string]bool) {
+	if given[o.name] {
+		panic("httplimit: " + o.name + ": give it once")
+	}
+	given[o.name] = true
+	o.set(t)
+}
+
+// newTransportOption returns an option that must be valid.
+func newTransportOption(name string, valid bool, allowed string, set func(*transport)) TransportOption {
 	if !valid {
 		panic("httplimit: " + name + ": allowed is " + allowed)
 	}
-	return TransportOption{name, set}
+	return transportOption{name, set}
 }
 
 // Base sets what sends the requests. The default is [http.DefaultTransport].
 func Base(next http.RoundTripper) TransportOption {
-	return transportOption("Base", next != nil, "what is not nil", func(t *transport) { t.base = next })
+	return newTransportOption("Base", next != nil, "what is not nil", func(t *transport) { t.base = next })
 }
 
 // MaxRetryAfter bounds for how long one response holds back a key, from a millisecond to a day. The
@@ -112,7 +122,7 @@ func Base(next http.RoundTripper) TransportOption {
 // after an hour.
 func MaxRetryAfter(d time.Duration) TransportOption {
 	allowed := fmt.Sprintf("%v to %v", time.Millisecond, longestMaxRetryAfter)
-	return transportOption("MaxRetryAfter", d >= time.Millisecond && d <= longestMaxRetryAfter, allowed, func(t *transport) { t.bound = d })
+	return newTransportOption("MaxRetryAfter", d >= time.Millisecond && d <= longestMaxRetryAfter, allowed, func(t *transport) { t.bound = d })
 }
 
 // Retries has a request be sent again after an answer that holds back its key, up to n times, from
@@ -124,19 +134,19 @@ func MaxRetryAfter(d time.Duration) TransportOption {
 //   - after a 429 that, or an idempotent method or a header Idempotency-Key is enough;
 //   - after a 503, 529 or 403 the method must be idempotent, or have that header: a proxy may answer so when the work was done.
 func Retries(n int) TransportOption {
-	return transportOption("Retries", n >= 0 && n <= maxRetries, fmt.Sprintf("0 to %d", maxRetries), func(t *transport) { t.retries = n })
+	return newTransportOption("Retries", n >= 0 && n <= maxRetries, fmt.Sprintf("0 to %d", maxRetries), func(t *transport) { t.retries = n })
 }
 
 // Cost sets what a request costs. The default is 1. With [CostAfter] it is an estimate.
 func Cost(f func(*http.Request) int64) TransportOption {
-	return transportOption("Cost", f != nil, "a function", func(t *transport) { t.cost = f })
+	return newTransportOption("Cost", f != nil, "a function", func(t *transport) { t.cost = f })
 }
 
 // CountIf counts only some responses. Until a response has ended, as for [CostAfter], its cost is
 // reserved. A request without a response is counted. f is called for each response, also for one
 // after which the request is sent again: the body of that one has not been read.
 func CountIf(f func(*http.Response) bool) TransportOption {
-	return transportOption("CountIf", f != nil, "a function", func(t *transport) { t.countIf = f })
+	return newTransportOption("CountIf", f != nil, "a function", func(t *transport) { t.countIf = f })
 }
 
 // CostAfter charges what f says that a request has cost, from 0 to 1e9, when its response's body
@@ -144,7 +154,7 @@ func CountIf(f func(*http.Response) bool) TransportOption {
 // and that is charged if there is no response. If the request is sent again, as [Retries] says, f
 // is called before the body of the response is read. A [core.LeakyBucket] charges Cost at once.
 func CostAfter(f func(*http.Response) int64) TransportOption {
-	return transportOption("CostAfter", f != nil, "a function", func(t *transport) { t.costAfter = f })
+	return newTransportOption("CostAfter", f != nil, "a function", func(t *transport) { t.costAfter = f })
 }
 
 type transport struct {

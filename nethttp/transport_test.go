@@ -716,7 +716,7 @@ func TestTransportOptions(t *testing.T) {
 		"httplimit: the handler to limit is nil: for the default of http.ListenAndServe pass http.DefaultServeMux": func() {
 			Middleware(lim, keyfunc.IP())(nil)
 		},
-		"httplimit: a nil option: leave it out": func() { Transport(lim, byHost, TransportOption{}) },
+		"httplimit: a nil option: leave it out": func() { Transport(lim, byHost, nil) },
 	} {
 		func() {
 			defer func() {

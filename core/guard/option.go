@@ -21,17 +21,19 @@ import (
 // An Option adjusts a middleware. This package and the adapters have functions that return Options.
 // A middleware panics when it is made if an option is wrong, is given twice, or has no effect
 // because of another option.
-type Option interface {
-	settings.Option
-}
+type Option interface{ option }
+
+// option has the methods of an Option, which are for this module alone.
+type option = settings.Option
 
 // An AnswerOption is an [Option] about how requests are answered: the options about headers and
 // Retry-After, and the adapters' OnDenied and OnError, which take handlers of their framework. A
 // middleware takes AnswerOptions like any other Option. The NewAnswerer of an adapter, for handlers
 // that ask a limiter themselves, takes AnswerOptions only.
-type AnswerOption interface {
-	settings.AnswerOption
-}
+type AnswerOption interface{ answerOption }
+
+// answerOption has the methods of an AnswerOption, which are for this module alone.
+type answerOption = settings.AnswerOption
 
 // Skip lets the requests for which skip returns true pass without a decision: they are not counted,
 // and their responses have no headers about the limit. Clients choose the path, and one route may
