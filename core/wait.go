@@ -186,13 +186,13 @@ func denialOf(req *request, res *Result) *line.Denial {
 // waitForTurn waits until it is the caller's turn in the line of its key, and then calls decide until
 // that admits it.
 func (l *Limiter) waitForTurn(ctx context.Context, req *request, p line.Caller, decide func() (*Result, error)) error {
-	if l.set.Uncounted { // only a ban makes it wait, and no others do, who wait for units
+	if l.set.Uncounted { // callers that wait for units are not in its way
 		req.reply = decision.Reply{}
 		if res, err := decide(); err != nil || res.Allowed {
 			return err
 		}
 	}
-	p.Key, p.Units = req.call.Key, req.call.N
+	p.Key, p.Units, p.BanOnly = req.call.Key, req.call.N, l.set.Uncounted
 	return l.family.lines.Wait(ctx, p, l.warnIfLong, func() (*line.Denial, int64, error) {
 		req.reply = decision.Reply{}
 		res, err := decide()

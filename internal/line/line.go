@@ -32,10 +32,13 @@ const (
 
 // A Caller is who waits.
 type Caller struct {
-	Key   string
-	Units int64     // that it wants
-	Until time.Time // when it is of no use any more, if that is before its context ends; zero: never
-	Most  int       // of such that may wait; 0: any number
+	Key string
+	// BanOnly means that no units are wanted, so that only the end of a ban is waited for. Such callers
+	// have a line of their own, because they need not wait for callers that want units.
+	BanOnly bool
+	Units   int64     // that it wants
+	Until   time.Time // when it is of no use any more, if that is before its context ends; zero: never
+	Most    int       // of such that may wait; 0: any number
 }
 
 // A Denial is why a caller has to wait.
@@ -94,8 +97,14 @@ func (r *RefusalError) Unwrap() error { return context.DeadlineExceeded }
 type Lines struct {
 	count   atomic.Int64 // of lines, to be read without the lock
 	mu      sync.Mutex
-	byKey   map[string]*line
+	byKey   map[name]*line
 	bounded int // waiters whose number is bounded
+}
+
+// A name identifies a line.
+type name struct {
+	key     string
+	banOnly bool
 }
 
 // A line is the callers that wait for one key, in the order in which they came. The first has its
@@ -119,6 +128,8 @@ type waiter struct {
 	waited bool          // for its turn, or to ask again
 }
 
+func (c *Caller) name() name { return name{c.Key, c.BanOnly} }
+
 // timeLeft returns for how long w may wait on.
 func (w *waiter) timeLeft() time.Duration {
 	if w.Until.IsZero() {
@@ -127,14 +138,14 @@ func (w *waiter) timeLeft() time.Duration {
 	return time.Until(w.Until)
 }
 
-// Anyone reports whether somebody waits for key.
+// Anyone reports whether somebody waits for units of key.
 func (ls *Lines) Anyone(key string) bool {
 	if ls.count.Load() == 0 {
 		return false
 	}
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	return ls.byKey[key] != nil
+	return ls.byKey[name{key: key}] != nil
 }
 
 // Wait has c wait for its turn, and then calls ask until it denies no more: that returns the
@@ -204,7 +215,7 @@ func (ls *Lines) rest(ctx context.Context, w *waiter, denial *Denial, freed <-ch
 func (ls *Lines) join(w *waiter) *RefusalError {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	q := ls.byKey[w.Key]
+	q := ls.byKey[w.name()]
 	if q == nil {
 		q = &line{}
 	}
@@ -219,9 +230,9 @@ func (ls *Lines) join(w *waiter) *RefusalError {
 	}
 	if len(q.waiters) == 0 {
 		if ls.byKey == nil {
-			ls.byKey = make(map[string]*line)
+			ls.byKey = make(map[name]*line)
 		}
-		ls.byKey[w.Key] = q
+		ls.byKey[w.name()] = q
 		ls.count.Add(1)
 	}
 	if w.Most > 0 {
@@ -266,7 +277,7 @@ func (ls *Lines) leave(w *waiter, admitted bool, remaining int64) {
 	q.units -= w.Units
 	switch {
 	case len(q.waiters) == 0:
-		delete(ls.byKey, w.Key)
+		delete(ls.byKey, w.name())
 		ls.count.Add(-1)
 		return
 	case i == 0 && !admitted:
@@ -338,7 +349,7 @@ func jittered(d time.Duration) time.Duration { return d/2 + rand.N(d) }
 // Free wakes the first that waits for key, whose denial may be over.
 func (ls *Lines) Free(key string) { ls.wake(key, false) }
 
-// Forget does so whatever the denial says.
+// Forget does so whatever the denial says, and also wakes the first that waits for the end of a ban.
 func (ls *Lines) Forget(key string) { ls.wake(key, true) }
 
 func (ls *Lines) wake(key string, whatever bool) {
@@ -347,7 +358,13 @@ func (ls *Lines) wake(key string, whatever bool) {
 	}
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	q := ls.byKey[key]
+	ls.byKey[name{key: key}].wakeLocked(whatever)
+	if whatever {
+		ls.byKey[name{key: key, banOnly: true}].wakeLocked(whatever)
+	}
+}
+
+func (q *line) wakeLocked(whatever bool) {
 	if q == nil || q.freed == nil || !whatever && q.last != nil && !q.last.soon() {
 		return
 	}

@@ -56,12 +56,12 @@ func (g *Any) Settle(ctx context.Context, actual int64) error {
 		return nil
 	case g.Reservation != nil:
 		return g.Reservation.Settle(ctx, actual)
-	case actual == 0:
+	case g.Permit == nil:
+		return nil
+	case actual == 0 || !g.Allowed: // there is nothing to end after a denial
 		return g.Permit.Cancel(ctx)
 	case actual == g.N:
 		return g.Permit.Release(ctx)
-	case g.Permit == nil:
-		return nil
 	}
 	panic(fmt.Sprintf("a Permit of %d units cannot cost %d", g.N, actual))
 }
