@@ -32,7 +32,15 @@ type ending struct {
 type multiCall struct {
 	n        int64
 	members  []member
-	redisErr error // why Redis failed to decide on all of them at once; or nil
+	redisErr error        // why Redis failed to decide on all of them at once; or nil
+	admitted []keyedEvent // what observers hear of once all have admitted
+}
+
+// A keyedEvent is an event of a key that observers have not heard of yet.
+type keyedEvent struct {
+	events *emitter
+	key    string
+	event  Event
 }
 
 // A member is one key of them.

@@ -52,10 +52,14 @@ func AllowAll(ctx context.Context, n int64, keys ...Keyed) (Result, error) {
 		return Result{}, errAllNeedsEnd
 	}
 	var res Result
-	if done, err := t.decideUncounted(ctx, &res); done || err != nil {
-		return res, err
+	done, err := t.decideUncounted(ctx, &res)
+	if !done && err == nil {
+		done, err = t.decideJointly(ctx, &res)
 	}
-	if done, err := t.decideJointly(ctx, &res); done || err != nil {
+	if done || err != nil {
+		if err == nil && res.Allowed {
+			t.notifyAdmitted(ctx)
+		}
 		return res, err
 	}
 	r, err := t.reserve(ctx)
@@ -126,10 +130,27 @@ func newMultiCall(ctx context.Context, n int64, keys []Keyed) (*multiCall, error
 		t.members = append(t.members, member{Keyed: k, position: position})
 	}
 	slices.SortStableFunc(t.members, func(a, b member) int {
-		capacity := cmp.Compare(slices.Min(a.limiter.set.Capacities), slices.Min(b.limiter.set.Capacities))
+		capacity := cmp.Compare(a.capacity(), b.capacity())
 		return cmp.Or(capacity, cmp.Compare(a.limiter.family.name, b.limiter.family.name), cmp.Compare(a.key, b.key))
 	})
 	return t, nil
+}
+
+// capacity returns the smallest capacity of m's limits, or 0 if they count nothing: these come first,
+// because they hold nothing that has to be given back if another one denies.
+func (m *member) capacity() int64 {
+	if m.limiter.set.Uncounted {
+		return 0
+	}
+	return slices.Min(m.limiter.set.Capacities)
+}
+
+// notifyAdmitted notifies the observers of the admissions that were kept from them until all keys had
+// admitted.
+func (t *multiCall) notifyAdmitted(ctx context.Context) {
+	for _, a := range t.admitted {
+		a.events.emit(ctx, a.key, a.event)
+	}
 }
 
 // asGiven returns the indexes of the members in the order of the arguments.
@@ -172,8 +193,9 @@ func (t *multiCall) reserve(ctx context.Context) (*admission, error) {
 			return held, nil
 		}
 	}
-	kept = true
 	r.Result = t.result()
+	t.notifyAdmitted(ctx) // an observer may panic: then all is given back
+	kept = true
 	return r, nil
 }
 
@@ -226,7 +248,7 @@ func (m *member) reserve(ctx context.Context, t *multiCall, began time.Time) (*a
 func (m *member) reserveOnce(ctx context.Context, t *multiCall) (*admission, error) {
 	req := m.newRequest(t.n, algorithm.OpReserve)
 	defer req.recycle()
-	req.redisErr = t.redisErr
+	req.redisErr, req.multi = t.redisErr, t
 	return m.limiter.acquire(ctx, req)
 }
 
@@ -335,7 +357,7 @@ func (t *multiCall) decideUncounted(ctx context.Context, res *Result) (done bool
 			continue
 		}
 		req := m.newRequest(t.n, algorithm.OpCharge)
-		*res = Result{}
+		req.multi, *res = t, Result{}
 		err := m.limiter.allow(ctx, req, res)
 		if req.recycle(); err != nil || !res.Allowed {
 			return true, err

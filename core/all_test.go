@@ -3,6 +3,7 @@ package core_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"runtime"
 	"slices"
@@ -247,6 +248,51 @@ func TestAllInOrder(t *testing.T) {
 	for _, key := range []string{"1", "k"} {
 		if res, err := b.Peek(t.Context(), key); err != nil || res.Remaining != 8 {
 			t.Errorf("%s: %+v, %v", key, res, err)
+		}
+	}
+}
+
+// TestAllIsTold has observers hear of one decision on several keys, of which one has no limit: of each key if all admit, and else
+// only of the key that denied. A key without a limit is asked first, so that its ban leaves the others alone.
+func TestAllIsTold(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	for name, decide := range map[string]func(keys ...core.Keyed) (core.Result, error){
+		"AllowAll": func(keys ...core.Keyed) (core.Result, error) { return core.AllowAll(ctx, 2, keys...) },
+		"AcquireAll": func(keys ...core.Keyed) (core.Result, error) {
+			p, err := core.AcquireAll(ctx, 2, keys...)
+			return p.Decided(), errors.Join(err, p.Release(ctx))
+		},
+		"ReserveAll": func(keys ...core.Keyed) (core.Result, error) {
+			r, err := core.ReserveAll(ctx, 2, keys...)
+			return r.Decided(), errors.Join(err, r.Settle(ctx, 2))
+		},
+	} {
+		var told []string
+		observe := core.Observe(func(_ context.Context, e core.Event) {
+			told = append(told, fmt.Sprint(e.Kind, " ", e.Result.LimiterName, " ", e.Result.Allowed, " ", e.Cost))
+		})
+		lim := core.MustNewMemory("user", core.FixedWindow(core.PerDay(9)), core.Ban(), observe)
+		free, org := derive(t, lim, core.Unlimited()), core.MustNewMemory("org", core.FixedWindow(core.PerDay(3)), observe)
+		if err := lim.Block(ctx, "banned", time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		for i, c := range []struct {
+			keys []core.Keyed
+			want []string
+		}{
+			{[]core.Keyed{org.On("banned"), free.On("banned")}, []string{"decision user false 2"}},
+			{[]core.Keyed{free.On("k"), org.On("o")}, []string{"decision org true 2", "decision user true 2"}},
+			{[]core.Keyed{free.On("k"), org.On("o")}, []string{"decision org false 2"}},
+			{[]core.Keyed{free.On("k").Cost(0), org.On("o")}, []string{"decision org false 2"}},
+			{[]core.Keyed{lim.On("k").Cost(0), org.On("o")}, []string{"decision org false 2"}},
+			{[]core.Keyed{free.On("k"), free.On("l")}, []string{"decision user true 2", "decision user true 2"}},
+		} {
+			told = nil
+			res, err := decide(c.keys...)
+			if slices.Sort(told); err != nil || !slices.Equal(told, c.want) {
+				t.Errorf("%s, %d: heard of %q, want %q; %+v, %v", name, i, told, c.want, res, err)
+			}
 		}
 	}
 }

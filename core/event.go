@@ -19,7 +19,9 @@ type EventKind uint8
 const (
 	// EventDecision is a decision, allowed or denied, of any [Source]; Peek makes none. While a
 	// caller waits, what denies it is none: there is one when it is admitted, or its request is
-	// denied after all.
+	// denied after all. A call about several keys, such as [AllowAll], makes one for each key if all
+	// admit, and otherwise only for the keys that deny. Where keys are asked one after the other, there
+	// is also one for each key whose units were held before another key denied, and then an EventCancel.
 	EventDecision EventKind = iota + 1
 	// EventOutage is a call that Redis did not answer, with the cause in Err. While the circuit
 	// breaker is open no decision calls Redis: the last such events are of calls that were in flight
