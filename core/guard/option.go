@@ -44,8 +44,9 @@ func Skip(skip func(keyfunc.Request) bool) Option {
 	return settings.NewOption("Skip", func(s *settings.Settings) { s.Skip = skip })
 }
 
-// Cost sets how many units a request costs; the default is 1. A cost of 0 is allowed, but during a
-// ban. A negative cost is a mistake: 1 is charged. A cost above the capacity is denied, whatever
+// Cost sets how many units a request costs; the default is 1. A cost of 0 is allowed except during a
+// ban. If the limit is 0, too, the headers say so (X-RateLimit-Limit: 0), because whatever costs more is
+// denied. A negative cost is a mistake: 1 is charged. A cost above the capacity is denied, whatever
 // remains, and has no Retry-After. Each of the two is logged once. A limiter with InFlight gives a
 // request as many slots as it costs: see [core.InFlight].
 //
