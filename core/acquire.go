@@ -6,70 +6,75 @@ import (
 	"github.com/redislimit/redislimit/internal/algorithm"
 )
 
-// Acquire decides and charges as [Limiter.AllowN] does. What it admits has an end: the slots of
-// [InFlight] are taken until then, and what other limits charged may be taken back, by
-// [Reservation.Cancel].
+// Acquire decides and charges as [Limiter.AllowN] does, for work that has an end. It returns a [Permit],
+// which takes slots of [InFlight] until the work ends, and can give back what other limits have charged.
 //
-//	r, err := lim.Acquire(ctx, key, 1)
-//	// ... if r.Allowed:
-//	defer func() { _ = r.Release(ctx) }()
+//	p, err := lim.Acquire(ctx, key, 1)
+//	// ... if p.Allowed:
+//	defer func() { _ = p.Release(ctx) }()
 //
-// A denial is a Reservation that is not Allowed. Errors are those of AllowN, and there is no
-// Reservation then.
-func (l *Limiter) Acquire(ctx context.Context, key string, n int64) (*Reservation, error) {
+// A denial is a Permit that is not Allowed. The errors are the same as with AllowN,
+// and the Permit is then nil.
+func (l *Limiter) Acquire(ctx context.Context, key string, n int64) (*Permit, error) {
 	req := l.newRequest(key, n, algorithm.OpCharge)
 	defer req.recycle()
-	return l.acquire(ctx, req)
+	a, err := l.acquire(ctx, req)
+	return (*Permit)(a), err
 }
 
-// Reserve decides as [Limiter.AllowN] does on n units, whose true cost is known only later: n is an
-// estimate. What is admitted is held, which counts like a charge for all other decisions, and
-// [Reservation.Settle] charges what it really cost:
+// Reserve decides now about work whose true cost is known only when it is done. It admits or denies n
+// units, which are an estimate, and holds them if it admits: they count for all other decisions as if
+// they were charged. [Reservation.Settle] then charges the true cost instead. This is not what Reserve
+// means in golang.org/x/time/rate, where it books a time in the future for which the caller waits. Here
+// the work may begin at once, and nothing is booked if it may not. ([Limiter.Wait] waits.)
 //
 //	r, err := lim.Reserve(ctx, key, 500)
 //	// ... if r.Allowed: do it
 //	err = r.Settle(ctx, 7312)
 //
-// Units are held for a while only; see [Hold]. If they are not settled by then, because the process
-// died or was slow, they are charged: what is admitted is to be settled before that, or kept by
-// [Reservation.Keep]. While units are held, the RetryAfter and ResetAfter of others are estimates:
-// as if what is held had been charged. Where only that denies, which may be over at any time,
-// RetryAfter is a second at most. Slots of [InFlight] are taken as by Acquire.
+// Units are held only for the time that [Hold] says. If they are not settled in that time, because the
+// process died or was slow, they are charged. So settle what was admitted before that, or call
+// [Reservation.Keep] for work that may take longer. Slots of [InFlight] are taken as by Acquire, and
+// are renewed without Keep. A [LeakyBucket] has places in a queue, which cannot be held: there Reserve
+// charges the n units.
 //
-// A [LeakyBucket] has places in a queue and holds nothing: there n units are charged.
+// While units of a key are held, the RetryAfter and ResetAfter of others are estimates, as if the units
+// had been charged. If only held units deny a request, RetryAfter is at most a second, because they may
+// be given back at any time.
 //
-// Errors are those of AllowN. After [ErrUnavailable] n units may be held, and are charged when the
-// hold expires.
+// A denial is a Reservation that is not Allowed. The errors are the same as with AllowN,
+// and the Reservation is then nil. After [ErrUnavailable] n units may be held, and are charged when the hold expires.
 func (l *Limiter) Reserve(ctx context.Context, key string, n int64) (*Reservation, error) {
 	req := l.newRequest(key, n, algorithm.OpReserve)
 	defer req.recycle()
-	return l.acquire(ctx, req)
+	a, err := l.acquire(ctx, req)
+	return (*Reservation)(a), err
 }
 
-// acquire decides req, and returns a Reservation with the Result. The Reservation holds what was
-// admitted, until it is ended.
-func (l *Limiter) acquire(ctx context.Context, req *request) (*Reservation, error) {
+// acquire decides req, and returns the Result as an admission, which has to be ended if it was admitted.
+func (l *Limiter) acquire(ctx context.Context, req *request) (*admission, error) {
 	if err := req.check(ctx); err != nil {
 		return nil, err
 	}
 	req.call.Ends = true
-	r := &Reservation{limiter: l}
-	if err := l.decide(ctx, req, &r.Result); err != nil {
+	a := &admission{ending: ending{limiter: l}}
+	if err := l.decide(ctx, req, &a.Result); err != nil {
 		return nil, err
 	}
-	if r.hold = req.reply.Hold; r.hold != nil {
-		l.keep(r)
+	if a.hold = req.reply.Hold; a.hold != nil {
+		l.keep(a)
 	}
-	return r, nil
+	return a, nil
 }
 
-// keep renews what r holds from now on, and warns if r is dropped before it is ended.
-func (l *Limiter) keep(r *Reservation) {
-	l.family.renewer.Add(r.hold)
+// keep renews the slots of a from now on, and warns if a is dropped before it is ended. Watching each
+// admission that has only units would take too long, so one of them is watched at a time.
+func (l *Limiter) keep(a *admission) {
+	l.family.renewer.Add(a.hold)
 	switch {
-	case r.hold.HasSlots():
-		l.watch(r, drop)
-	case r.hold.HasUnits() && !l.family.sampling.Load() && !l.family.sampling.Swap(true): // to watch each takes too long
-		l.watch(r, sample)
+	case a.hold.HasSlots():
+		l.watch(a, drop)
+	case a.hold.HasUnits() && !l.family.sampling.Load() && !l.family.sampling.Swap(true):
+		l.watch(a, sample)
 	}
 }

@@ -52,10 +52,14 @@ func AllowAll(ctx context.Context, n int64, keys ...Keyed) (Result, error) {
 		return Result{}, errAllNeedsEnd
 	}
 	var res Result
-	if done, err := t.decideUncounted(ctx, &res); done || err != nil {
-		return res, err
+	done, err := t.decideUncounted(ctx, &res)
+	if !done && err == nil {
+		done, err = t.decideJointly(ctx, &res)
 	}
-	if done, err := t.decideJointly(ctx, &res); done || err != nil {
+	if done || err != nil {
+		if err == nil && res.Allowed {
+			t.notifyAdmitted(ctx)
+		}
 		return res, err
 	}
 	r, err := t.reserve(ctx)
@@ -66,28 +70,31 @@ func AllowAll(ctx context.Context, n int64, keys ...Keyed) (Result, error) {
 	return r.Result, nil
 }
 
-// AcquireAll is [AllowAll] with an end, as [Limiter.Acquire] has it: slots of [InFlight] are taken until
-// then. The units of other limits are held until then, or until their [Hold] is over, and charged:
-// Cancel takes them back exactly.
-func AcquireAll(ctx context.Context, n int64, keys ...Keyed) (*Reservation, error) {
+// AcquireAll is like [AllowAll], but returns a [Permit] that takes slots of [InFlight] and gives back
+// what was taken. The units of limits with a rate are held until the Permit ends: Release charges them,
+// and Cancel gives them back exactly. If neither is called before their [Hold] is over, they are charged
+// then, and Cancel gives nothing back any more.
+func AcquireAll(ctx context.Context, n int64, keys ...Keyed) (*Permit, error) {
 	t, err := newMultiCall(ctx, n, keys)
 	if err != nil {
 		return nil, err
 	}
-	t.fixed = true
-	return t.reserve(ctx)
+	a, err := t.reserve(ctx)
+	return (*Permit)(a), err
 }
 
-// ReserveAll is [AllowAll] for work whose true cost is known later, as [Limiter.Reserve] has it. What is
-// done to the Reservation is done for each key. Settle charges a key with a cost of its own that
-// cost, whatever the work really cost, so Settle(ctx, 0) charges it, too; Cancel charges nothing to
-// any key.
+// ReserveAll is like [AllowAll], but for work whose true cost is known only later, as with
+// [Limiter.Reserve]. Each method of the [Reservation] ends or renews what is held for all keys. Settle
+// charges each key what the work really cost, except that a key with a cost of its own, as by
+// [Keyed.Cost], is charged that cost. So Settle(ctx, 0) still charges such a key, while Cancel charges
+// nothing to any key.
 func ReserveAll(ctx context.Context, n int64, keys ...Keyed) (*Reservation, error) {
 	t, err := newMultiCall(ctx, n, keys)
 	if err != nil {
 		return nil, err
 	}
-	return t.reserve(ctx)
+	a, err := t.reserve(ctx)
+	return (*Reservation)(a), err
 }
 
 var (
@@ -123,10 +130,27 @@ func newMultiCall(ctx context.Context, n int64, keys []Keyed) (*multiCall, error
 		t.members = append(t.members, member{Keyed: k, position: position})
 	}
 	slices.SortStableFunc(t.members, func(a, b member) int {
-		capacity := cmp.Compare(slices.Min(a.limiter.set.Capacities), slices.Min(b.limiter.set.Capacities))
+		capacity := cmp.Compare(a.capacity(), b.capacity())
 		return cmp.Or(capacity, cmp.Compare(a.limiter.family.name, b.limiter.family.name), cmp.Compare(a.key, b.key))
 	})
 	return t, nil
+}
+
+// capacity returns the smallest capacity of m's limits, or 0 if they count nothing: these come first,
+// because they hold nothing that has to be given back if another one denies.
+func (m *member) capacity() int64 {
+	if m.limiter.set.Uncounted {
+		return 0
+	}
+	return slices.Min(m.limiter.set.Capacities)
+}
+
+// notifyAdmitted notifies the observers of the admissions that were kept from them until all keys had
+// admitted.
+func (t *multiCall) notifyAdmitted(ctx context.Context) {
+	for _, a := range t.admitted {
+		a.events.emit(ctx, a.key, a.event)
+	}
 }
 
 // asGiven returns the indexes of the members in the order of the arguments.
@@ -143,8 +167,8 @@ func (t *multiCall) asGiven() []int {
 func (k Keyed) isOf(m member) bool { return k.limiter.set == m.limiter.set && k.key == m.key }
 
 // reserve reserves all, or nothing.
-func (t *multiCall) reserve(ctx context.Context) (*Reservation, error) {
-	r, kept := new(Reservation), false
+func (t *multiCall) reserve(ctx context.Context) (*admission, error) {
+	r, kept := new(admission), false
 	if t.remembersDenial(ctx, &r.Result) {
 		return r, nil
 	}
@@ -169,8 +193,9 @@ func (t *multiCall) reserve(ctx context.Context) (*Reservation, error) {
 			return held, nil
 		}
 	}
-	kept = true
 	r.Result = t.result()
+	t.notifyAdmitted(ctx) // an observer may panic: then all is given back
+	kept = true
 	return r, nil
 }
 
@@ -209,7 +234,7 @@ const maxPause = 20 * time.Millisecond
 // reserve reserves the units of m. Another AllowAll may hold them for a moment, until it has asked all
 // of its keys: so after such a denial it waits twice as long as this call has taken so far, at most
 // maxPause, and asks once more. If ctx ends before that, the denial stands.
-func (m *member) reserve(ctx context.Context, t *multiCall, began time.Time) (*Reservation, error) {
+func (m *member) reserve(ctx context.Context, t *multiCall, began time.Time) (*admission, error) {
 	r, err := m.reserveOnce(ctx, t)
 	if t.redisErr != nil || err != nil || r.Allowed || r.Banned || r.Source == SourceDenyCache || r.RetryAfter > micros(algorithm.HeldRetry) {
 		return r, err
@@ -220,10 +245,10 @@ func (m *member) reserve(ctx context.Context, t *multiCall, began time.Time) (*R
 	return m.reserveOnce(ctx, t)
 }
 
-func (m *member) reserveOnce(ctx context.Context, t *multiCall) (*Reservation, error) {
+func (m *member) reserveOnce(ctx context.Context, t *multiCall) (*admission, error) {
 	req := m.newRequest(t.n, algorithm.OpReserve)
 	defer req.recycle()
-	req.redisErr = t.redisErr
+	req.redisErr, req.multi = t.redisErr, t
 	return m.limiter.acquire(ctx, req)
 }
 
@@ -332,7 +357,7 @@ func (t *multiCall) decideUncounted(ctx context.Context, res *Result) (done bool
 			continue
 		}
 		req := m.newRequest(t.n, algorithm.OpCharge)
-		*res = Result{}
+		req.multi, *res = t, Result{}
 		err := m.limiter.allow(ctx, req, res)
 		if req.recycle(); err != nil || !res.Allowed {
 			return true, err

@@ -3,6 +3,7 @@ package core_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"runtime"
 	"slices"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/internal/testkit/check"
+	"github.com/redislimit/redislimit/internal/testkit/permits"
 )
 
 var tenADay = core.FixedWindow(core.PerDay(10))
@@ -91,32 +93,35 @@ func TestAll(t *testing.T) {
 func TestReserveAllEnds(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
-	settle := func(n int64) func(*core.Reservation) error {
-		return func(r *core.Reservation) error { return r.Settle(ctx, n) }
+	acquire := func(n int64, keys ...core.Keyed) (*permits.Any, error) {
+		return permits.OfPermit(n)(core.AcquireAll(ctx, n, keys...))
 	}
-	cancel := func(r *core.Reservation) error { return r.Cancel(ctx) }
-	release := func(r *core.Reservation) error { return r.Release(ctx) }
+	reserve := func(n int64, keys ...core.Keyed) (*permits.Any, error) {
+		return permits.OfReservation(n)(core.ReserveAll(ctx, n, keys...))
+	}
+	settle := func(n int64) func(*permits.Any) error {
+		return func(r *permits.Any) error { return r.Settle(ctx, n) }
+	}
+	cancel := func(r *permits.Any) error { return r.Cancel(ctx) }
+	release := func(r *permits.Any) error { return r.Release(ctx) }
 	for name, c := range map[string]struct {
-		take          func(context.Context, int64, ...core.Keyed) (*core.Reservation, error)
-		end           func(*core.Reservation) error
+		take          func(int64, ...core.Keyed) (*permits.Any, error)
+		end           func(*permits.Any) error
 		tokens, calls int64 // that are charged
 		err           error // then nothing has ended
 	}{
-		"Reserve, Release":           {core.ReserveAll, release, 3, 1, nil},
-		"Reserve, Cancel":            {core.ReserveAll, cancel, 0, 0, nil},
-		"Reserve, Settle of less":    {core.ReserveAll, settle(2), 2, 1, nil},
-		"Reserve, Settle of more":    {core.ReserveAll, settle(7), 7, 1, nil},
-		"Reserve, Settle of nothing": {core.ReserveAll, settle(0), 0, 1, nil},
-		"Reserve, Settle below 0":    {core.ReserveAll, settle(-1), 3, 1, core.ErrInvalidCost},
-		"Reserve, Settle of much":    {core.ReserveAll, settle(1e9 + 1), 3, 1, core.ErrInvalidCost},
-		"Acquire, Release":           {core.AcquireAll, release, 3, 1, nil},
-		"Acquire, Cancel":            {core.AcquireAll, cancel, 0, 0, nil},
-		"Acquire, Settle of all":     {core.AcquireAll, settle(3), 3, 1, nil},
-		"Acquire, Settle of nothing": {core.AcquireAll, settle(0), 0, 0, nil},
-		"Acquire, Settle of a part":  {core.AcquireAll, settle(2), 3, 1, core.ErrInvalidCost},
+		"Reserve, Settle of all":     {reserve, settle(3), 3, 1, nil},
+		"Reserve, Cancel":            {reserve, cancel, 0, 0, nil},
+		"Reserve, Settle of less":    {reserve, settle(2), 2, 1, nil},
+		"Reserve, Settle of more":    {reserve, settle(7), 7, 1, nil},
+		"Reserve, Settle of nothing": {reserve, settle(0), 0, 1, nil},
+		"Reserve, Settle below 0":    {reserve, settle(-1), 3, 1, core.ErrInvalidCost},
+		"Reserve, Settle of much":    {reserve, settle(1e9 + 1), 3, 1, core.ErrInvalidCost},
+		"Acquire, Release":           {acquire, release, 3, 1, nil},
+		"Acquire, Cancel":            {acquire, cancel, 0, 0, nil},
 	} {
 		tokens, calls, slots := core.MustNewMemory("tokens", tenADay), core.MustNewMemory("calls", tenADay), core.MustNewMemory("slots", core.InFlight(5))
-		r, err := c.take(ctx, 3, slots.On("k").Cost(1), tokens.On("k"), calls.On("k").Cost(1))
+		r, err := c.take(3, slots.On("k").Cost(1), tokens.On("k"), calls.On("k").Cost(1))
 		if err != nil || !r.Allowed || left(t, tokens)[0] != 7 || left(t, calls)[0] != 9 || left(t, slots)[0] != 4 {
 			t.Fatalf("%s: %+v, %v", name, r, err)
 		}
@@ -243,6 +248,51 @@ func TestAllInOrder(t *testing.T) {
 	for _, key := range []string{"1", "k"} {
 		if res, err := b.Peek(t.Context(), key); err != nil || res.Remaining != 8 {
 			t.Errorf("%s: %+v, %v", key, res, err)
+		}
+	}
+}
+
+// TestAllIsTold has observers hear of one decision on several keys, of which one has no limit: of each key if all admit, and else
+// only of the key that denied. A key without a limit is asked first, so that its ban leaves the others alone.
+func TestAllIsTold(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	for name, decide := range map[string]func(keys ...core.Keyed) (core.Result, error){
+		"AllowAll": func(keys ...core.Keyed) (core.Result, error) { return core.AllowAll(ctx, 2, keys...) },
+		"AcquireAll": func(keys ...core.Keyed) (core.Result, error) {
+			p, err := core.AcquireAll(ctx, 2, keys...)
+			return p.Decided(), errors.Join(err, p.Release(ctx))
+		},
+		"ReserveAll": func(keys ...core.Keyed) (core.Result, error) {
+			r, err := core.ReserveAll(ctx, 2, keys...)
+			return r.Decided(), errors.Join(err, r.Settle(ctx, 2))
+		},
+	} {
+		var told []string
+		observe := core.Observe(func(_ context.Context, e core.Event) {
+			told = append(told, fmt.Sprint(e.Kind, " ", e.Result.LimiterName, " ", e.Result.Allowed, " ", e.Cost))
+		})
+		lim := core.MustNewMemory("user", core.FixedWindow(core.PerDay(9)), core.Ban(), observe)
+		free, org := derive(t, lim, core.Unlimited()), core.MustNewMemory("org", core.FixedWindow(core.PerDay(3)), observe)
+		if err := lim.Block(ctx, "banned", time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		for i, c := range []struct {
+			keys []core.Keyed
+			want []string
+		}{
+			{[]core.Keyed{org.On("banned"), free.On("banned")}, []string{"decision user false 2"}},
+			{[]core.Keyed{free.On("k"), org.On("o")}, []string{"decision org true 2", "decision user true 2"}},
+			{[]core.Keyed{free.On("k"), org.On("o")}, []string{"decision org false 2"}},
+			{[]core.Keyed{free.On("k").Cost(0), org.On("o")}, []string{"decision org false 2"}},
+			{[]core.Keyed{lim.On("k").Cost(0), org.On("o")}, []string{"decision org false 2"}},
+			{[]core.Keyed{free.On("k"), free.On("l")}, []string{"decision user true 2", "decision user true 2"}},
+		} {
+			told = nil
+			res, err := decide(c.keys...)
+			if slices.Sort(told); err != nil || !slices.Equal(told, c.want) {
+				t.Errorf("%s, %d: heard of %q, want %q; %+v, %v", name, i, told, c.want, res, err)
+			}
 		}
 	}
 }

@@ -94,7 +94,14 @@ func (l *Limiter) decide(ctx context.Context, req *request, res *Result) error {
 	if req.call.Waits && err == nil && !res.Allowed {
 		return nil // the caller tries again
 	}
-	l.family.events.emit(ctx, req.call.Key, Event{Kind: EventDecision, Result: *res, Cost: req.call.N, Took: time.Since(start), Err: err})
+	e := Event{Kind: EventDecision, Result: *res, Cost: req.call.N, Took: time.Since(start), Err: err}
+	if req.multi != nil && err == nil && res.Allowed && (req.reply.Hold == nil || req.call.N == 0) {
+		// If another key is denied, there is nothing to give back, and so no EventCancel that would say
+		// that this admission came to nothing.
+		req.multi.admitted = append(req.multi.admitted, keyedEvent{l.family.events, req.call.Key, e})
+		return nil
+	}
+	l.family.events.emit(ctx, req.call.Key, e)
 	return err
 }
 

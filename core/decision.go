@@ -1,8 +1,9 @@
 package core
 
-// A Decision is a [Result] or a [*Reservation], which may be nil after an error: the decision of a
-// [Limiter] in whatever form the call returned it. A handler that asks a Limiter itself passes the
-// Decision to the Answerer of its adapter. Only types of this package are Decisions.
+// A Decision is a [Result], a [*Permit] or a [*Reservation], of which the last two may be nil after an
+// error: the decision of a [Limiter] in whatever form the call returned it. A handler that calls a
+// Limiter itself passes the Decision to the Answerer of its adapter. Only types of this package are
+// Decisions.
 type Decision interface {
 	// Decided returns the Result, or the zero Result if nothing was decided.
 	Decided() Result
@@ -15,10 +16,15 @@ func (r Result) Decided() Result { return r }
 
 func (Result) isDecision() {}
 
+// Decided returns the Result of p, or the zero Result if p is nil: a Permit is a [Decision].
+func (p *Permit) Decided() Result { return (*admission)(p).decided() }
+
 // Decided returns the Result of r, or the zero Result if r is nil: a Reservation is a [Decision].
-func (r *Reservation) Decided() Result {
-	if r == nil {
+func (r *Reservation) Decided() Result { return (*admission)(r).decided() }
+
+func (a *admission) decided() Result {
+	if a == nil {
 		return Result{}
 	}
-	return r.Result
+	return a.Result
 }

@@ -22,6 +22,14 @@ func TestDecided(t *testing.T) {
 	if err == nil {
 		t.Fatal("an empty key is no error")
 	}
+	permit, err := lim.Acquire(t.Context(), "another", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	noPermit, err := core.AcquireAll(t.Context(), 1, lim.On(""))
+	if err == nil {
+		t.Fatal("an empty key is no error")
+	}
 	for name, c := range map[string]struct {
 		decision core.Decision
 		want     core.Result
@@ -31,12 +39,15 @@ func TestDecided(t *testing.T) {
 		"no Reservation":        {failed, core.Result{}},
 		"no Result":             {core.Result{}, core.Result{}},
 		"an empty *Reservation": {new(core.Reservation), core.Result{}},
+		"Permit":                {permit, permit.Result},
+		"no Permit":             {noPermit, core.Result{}},
+		"an empty *Permit":      {new(core.Permit), core.Result{}},
 	} {
 		if got := c.decision.Decided(); got != c.want {
 			t.Errorf("%s: %+v, want %+v", name, got, c.want)
 		}
 	}
-	if !res.Decided().Allowed || denied.Decided().Allowed {
-		t.Error("the first request was to be admitted, and the second denied")
+	if !res.Decided().Allowed || !permit.Decided().Allowed || denied.Decided().Allowed {
+		t.Error("the first request and that of another key were to be admitted, and the second denied")
 	}
 }

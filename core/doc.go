@@ -6,9 +6,9 @@
 //	lim := core.MustNew(rdb, "api", core.TokenBucket(core.PerMinute(100)))
 //	res, err := lim.Allow(ctx, "user:alice")
 //
-// A [Result] is a plain value. What may be given back, or is known only at the end, has a handle:
-// [Limiter.Acquire] takes slots of [InFlight], or charges what may be taken back, and
-// [Limiter.Reserve] holds units until their true cost is known.
+// A [Result] is a plain value, and needs no end. Work that has an end gets more: [Limiter.Acquire]
+// returns a [Permit], which takes slots of [InFlight] and can give back what was charged, and
+// [Limiter.Reserve] a [Reservation], which holds units until their true cost is known.
 //
 //	r, err := lim.Reserve(ctx, "user:alice", 500)
 //	// ... if r.Allowed: do it, and then
@@ -20,6 +20,35 @@
 //
 // [NewMemory] makes a Limiter of the same algorithms that lives in one process. The package knows
 // nothing of HTTP; the adapters in nethttp and its siblings do.
+//
+// # Permits and reservations
+//
+// A call that admits n units charges them at once, or holds them: held units count for all other
+// decisions as if they were charged, and what becomes of them is known when the work ends. This is what
+// happens to units of the limits with a rate, such as [TokenBucket] and [FixedWindow]:
+//
+//	call         when admitted  Release   Settle(m)  Cancel        not ended: the process
+//	                                                               died or was too slow
+//	AllowN       n charged      -         -          -             n stay charged
+//	AllowAll     n charged      -         -          -             n stay charged
+//	Acquire      n charged      n stay    -          given back    n stay charged
+//	                            charged              as far as
+//	                                                 possible
+//	AcquireAll   n held         n         -          given back,   n are charged when
+//	                            charged              exactly       the Hold is over
+//	Reserve,     n held         -         m          given back,   n are charged when
+//	ReserveAll                            charged    exactly       the Hold is over
+//
+// When the [Hold] is over, the units that were held have been charged, though the process still lives.
+// A later Settle(m) then charges only what m exceeds n by, and a later Release or Cancel changes nothing.
+// [Reservation.Keep] renews the Hold while the process lives and Redis answers. The deadline of a context
+// ends no Permit and no Reservation: it only bounds how long a call waits.
+//
+// Slots of [InFlight] are taken when they are admitted, by Acquire, Reserve and their kin alike, and all
+// endings free them. The Limiter renews them in the background. If the process dies, or cannot renew
+// them, others may have them when their [SlotTTL] is over, and the context of [Permit.Context] or
+// [Reservation.Context] is canceled. A place in the queue of a [LeakyBucket] is always charged at once:
+// Reserve is like Acquire there, Settle(0) is like Cancel, and any other Settle like Release.
 //
 // # Words
 //

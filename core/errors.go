@@ -15,7 +15,7 @@ var (
 	// ErrInvalidKey says that the key was empty.
 	ErrInvalidKey = errors.New("redislimit: the key must not be empty")
 	// ErrSlotLost is the cause of a context that was canceled because the slots of an [InFlight]
-	// could not be renewed in time; see [Reservation.Context].
+	// could not be renewed in time; see [Permit.Context].
 	ErrSlotLost = errors.New("redislimit: the slot in flight was lost: it could not be renewed in time")
 	// ErrNeverAdmitted says that a Wait would never end: the cost is above the capacity.
 	ErrNeverAdmitted = errors.New("redislimit: the cost is above the capacity")
@@ -30,5 +30,5 @@ var (
 var errNoParts = errors.New("redislimit: AllowUpTo cannot grant a part of a place in a LeakyBucket's queue, or of a slot of InFlight: " +
 	"use AllowN or Acquire")
 
-// errNeedsEnd is that of the methods that return no Reservation.
+// errNeedsEnd is the error of methods whose Result has no end.
 var errNeedsEnd = errors.New("redislimit: slots of InFlight are taken until the work ends: use Acquire or AcquireWait")

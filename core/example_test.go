@@ -344,13 +344,13 @@ func ExampleLimiter_AcquireWait() {
 	lim := core.MustNewMemory("reports", core.InFlight(1))
 	defer func() { _ = lim.Close() }()
 
-	r, err := lim.AcquireWait(ctx, "report:2025", 1)
+	p, err := lim.AcquireWait(ctx, "report:2025", 1)
 	if err != nil {
 		fmt.Println(err) // ctx has ended, or Redis does not answer
 		return
 	}
-	defer func() { _ = r.Release(ctx) }()
-	work, cancel := r.Context(ctx)
+	defer func() { _ = p.Release(ctx) }()
+	work, cancel := p.Context(ctx)
 	defer cancel()
 	select {
 	case <-work.Done():
@@ -402,6 +402,38 @@ func ExampleAllowAll() {
 	// 8
 }
 
+// An export counts against the limit of its customer, and takes one of the slots that all customers share. A
+// customer who is over their limit takes no slot, and while no slot is free nobody is charged.
+func ExampleAcquireAll() {
+	perCustomer := core.MustNewMemory("exports", core.FixedWindow(core.PerHour(2)))
+	running := core.MustNewMemory("running", core.InFlight(1))
+	defer func() { _ = running.Close() }()
+
+	start := func(customer string) *core.Permit {
+		p, err := core.AcquireAll(ctx, 1, perCustomer.On(customer), running.On("exports"))
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(customer, p.Allowed, p.LimiterName)
+		return p
+	}
+	first := start("customer:acme")
+	start("customer:globex") // denied: no slot is free
+	_ = first.Release(ctx)   // the export is done: its slot is free, and it stays charged
+	second := start("customer:globex")
+	_ = second.Cancel(ctx) // nothing was exported: the slot is free, and nothing is charged
+	for _, customer := range []string{"customer:acme", "customer:globex"} {
+		res, _ := perCustomer.Peek(ctx, customer)
+		fmt.Println(customer, "may start", res.Remaining)
+	}
+	// Output:
+	// customer:acme true exports
+	// customer:globex false running
+	// customer:globex true exports
+	// customer:acme may start 1
+	// customer:globex may start 2
+}
+
 // An answer of a model costs tokens, how many is known at its end, and is one call in any case.
 func ExampleReserveAll() {
 	tokens := core.MustNewMemory("tokens", core.FixedWindow(core.PerHour(1000)))
@@ -448,11 +480,11 @@ func ExampleReservation_Keep() {
 }
 
 // Cancel gives back what was charged for work that was not done.
-func ExampleReservation_Cancel() {
+func ExamplePermit_Cancel() {
 	lim := core.MustNewMemory("mails", core.FixedWindow(core.PerDay(10)))
 
-	r, _ := lim.Acquire(ctx, "user:alice", 4)
-	_ = r.Cancel(ctx)
+	p, _ := lim.Acquire(ctx, "user:alice", 4)
+	_ = p.Cancel(ctx)
 	res, _ := lim.Peek(ctx, "user:alice")
 	fmt.Println(res.Remaining)
 	// Output: 10

@@ -14,7 +14,7 @@ import (
 type inside struct{}
 
 func init() { //nolint:gochecknoinits // a variable of what refers to core would be an import cycle
-	hook.Registered = hook.Core[Limiter, Reservation, Result, Option, Limit, Event](inside{})
+	hook.Registered = hook.Core[Limiter, Permit, Reservation, Result, Option, Limit, Event](inside{})
 }
 
 func (inside) NewLimit(k *algorithm.Kind, count int64, period time.Duration, s hook.LimitSettings) Limit {
@@ -103,9 +103,9 @@ func (inside) Looking(l *Limiter) *Limiter {
 
 func (inside) SettleLater(ctx context.Context, r *Reservation, actual int64) error {
 	if actual == hook.Canceled {
-		return r.cancelLater(ctx)
+		return (*admission)(r).cancelLater(ctx)
 	}
-	return r.settleLater(ctx, actual)
+	return (*admission)(r).settleLater(ctx, actual)
 }
 
 func (inside) WarnOnce(ctx context.Context, l *Limiter, message string) {
@@ -146,12 +146,16 @@ func (inside) HeldOf(ctx context.Context, l *Limiter, key string) (map[string]in
 	return held, nil
 }
 
-func (inside) Held(r *Reservation) (expiries []int64, n int64) {
-	if r.hold == nil {
+func (inside) Held(p *Permit, r *Reservation) (expiries []int64, n int64) {
+	a := (*admission)(p)
+	if a == nil {
+		a = (*admission)(r)
+	}
+	if a.hold == nil {
 		return nil, 0
 	}
-	for _, handle := range r.hold.Handles() {
+	for _, handle := range a.hold.Handles() {
 		expiries = append(expiries, handle.B)
 	}
-	return expiries, r.hold.N
+	return expiries, a.hold.N
 }

@@ -83,12 +83,18 @@ var errHook = errors.New("a hook panicked")
 func TestLeft(t *testing.T) {
 	t.Parallel()
 	slots, bucket := InFlight(1, SlotTTL(time.Minute)), TokenBucket(PerMinute(10))
-	acquire := func(l *Limiter, ctx context.Context) (*Reservation, error) { return l.Acquire(ctx, "k", 1) }
-	reserve := func(l *Limiter, ctx context.Context) (*Reservation, error) { return l.Reserve(ctx, "k", 1) }
+	acquire := func(l *Limiter, ctx context.Context) (*admission, error) {
+		p, err := l.Acquire(ctx, "k", 1)
+		return (*admission)(p), err
+	}
+	reserve := func(l *Limiter, ctx context.Context) (*admission, error) {
+		r, err := l.Reserve(ctx, "k", 1)
+		return (*admission)(r), err
+	}
 	const soon, late = 100 * time.Millisecond, 700 * time.Millisecond // before and after the Timeout
 	for name, c := range map[string]struct {
 		limit    Limit
-		take     func(*Limiter, context.Context) (*Reservation, error)
+		take     func(*Limiter, context.Context) (*admission, error)
 		leaves   time.Duration // 0: it stays
 		cancels  bool          // and has no deadline
 		answered time.Duration
@@ -174,12 +180,12 @@ func TestLeftClose(t *testing.T) {
 	}
 }
 
-// TestEndIsSent ends Reservations with contexts that have ended, or end soon: what ends is sent all the
+// TestEndIsSent ends Permits with contexts that have ended, or end soon: what ends is sent all the
 // same, once, and its caller does not wait.
 func TestEndIsSent(t *testing.T) {
 	t.Parallel()
-	for name, end := range map[string]func(*Reservation, context.Context) error{
-		"7 0 77": (*Reservation).Release, "4 0 77": (*Reservation).Cancel,
+	for name, end := range map[string]func(*Permit, context.Context) error{
+		"7 0 77": (*Permit).Release, "4 0 77": (*Permit).Cancel,
 	} {
 		for _, lasts := range []time.Duration{0, 50 * time.Millisecond, time.Hour} {
 			synctest.Test(t, func(t *testing.T) {

@@ -14,7 +14,8 @@ import (
 type request struct {
 	call     decision.Call
 	reply    decision.Reply
-	redisErr error // why Redis has already failed to decide this call, or nil
+	redisErr error      // why Redis has already failed to decide this call, or nil
+	multi    *multiCall // the call about several keys of which this is one, or nil
 }
 
 var requests = sync.Pool{New: func() any { return new(request) }}

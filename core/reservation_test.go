@@ -17,6 +17,7 @@ import (
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/internal/testkit/check"
 	"github.com/redislimit/redislimit/internal/testkit/limits"
+	"github.com/redislimit/redislimit/internal/testkit/permits"
 )
 
 // left returns how many units of each limit remain.
@@ -31,24 +32,22 @@ func textLogger() (*slog.Logger, func() string) {
 	return slog.New(slog.NewTextHandler(&log, nil)), log.String
 }
 
-// TestReservationOfWrongCost has Settle refuse what cannot have been the cost, which ends nothing. Of what Acquire charged that
-// is a part. The conformance suite has the other ends.
+// TestReservationOfWrongCost has Settle refuse what cannot have been the cost, which ends nothing. The conformance suite has
+// the other ends.
 func TestReservationOfWrongCost(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		take    func(*core.Limiter, context.Context, string, int64) (*core.Reservation, error)
+		take    func(*core.Limiter, context.Context, string, int64) (*permits.Any, error)
 		n, cost int64 // that it is reserved for, and settled at
 		charged int64 // of the window, afterwards
 		err     error
 	}{
-		"Acquire, all":           {(*core.Limiter).Acquire, 3, 3, 3, nil},
-		"Acquire, nothing":       {(*core.Limiter).Acquire, 3, 0, 0, nil},
-		"Acquire, a part":        {(*core.Limiter).Acquire, 3, 2, 3, core.ErrInvalidCost},
-		"Acquire, more":          {(*core.Limiter).Acquire, 3, 4, 3, core.ErrInvalidCost},
-		"Acquire of 0, more":     {(*core.Limiter).Acquire, 0, 7, 0, nil},
-		"Reserve, below 0":       {(*core.Limiter).Reserve, 3, -1, 3, core.ErrInvalidCost},
-		"Reserve, too much":      {(*core.Limiter).Reserve, 3, 1e9 + 1, 3, core.ErrInvalidCost},
-		"Reserve of 0, for more": {(*core.Limiter).Reserve, 0, 7, 7, nil},
+		"Acquire, all":           {permits.Acquire, 3, 3, 3, nil},
+		"Acquire, nothing":       {permits.Acquire, 3, 0, 0, nil},
+		"Acquire of 0":           {permits.Acquire, 0, 0, 0, nil},
+		"Reserve, below 0":       {permits.Reserve, 3, -1, 3, core.ErrInvalidCost},
+		"Reserve, too much":      {permits.Reserve, 3, 1e9 + 1, 3, core.ErrInvalidCost},
+		"Reserve of 0, for more": {permits.Reserve, 0, 7, 7, nil},
 	} {
 		lim := core.MustNewMemory("test", core.FixedWindow(core.PerDay(10)), core.InFlight(5))
 		r, err := c.take(lim, t.Context(), "k", c.n)
@@ -101,17 +100,32 @@ func TestReservationOfNothing(t *testing.T) {
 	if err != nil || !admitted.Allowed || admitted.Source != core.SourceNone {
 		t.Errorf("%+v, %v", admitted, err)
 	}
-	for name, r := range map[string]*core.Reservation{"nil": nil, "a denial": denied, "that of FailOpen": admitted, "a zero one": {}} {
+	permitted, err := open.Acquire(t.Context(), "k", 1)
+	if err != nil || !permitted.Allowed || permitted.Source != core.SourceNone {
+		t.Errorf("%+v, %v", permitted, err)
+	}
+	noneReserved, err := lim.Reserve(t.Context(), "k", 2)
+	if err != nil || noneReserved.Allowed {
+		t.Errorf("%+v, %v", noneReserved, err)
+	}
+	ctx := t.Context()
+	for name, r := range map[string]*core.Reservation{"nil": nil, "a denial": noneReserved, "that of FailOpen": admitted, "a zero one": {}} {
 		r.Keep()
-		ctx, cancel := r.Context(t.Context())
-		if ctx != t.Context() {
-			t.Errorf("%s: another context", name)
+		if err := errors.Join(r.Settle(ctx, 1), r.Settle(ctx, -1), r.Cancel(ctx)); err != nil {
+			t.Errorf("Reservation, %s: %v", name, err)
 		}
-		cancel()
-		for _, err := range []error{r.Settle(ctx, 1), r.Settle(ctx, -1), r.Cancel(ctx), r.Release(ctx)} {
-			if err != nil {
-				t.Errorf("%s: %v", name, err)
-			}
+		same, cancel := r.Context(ctx)
+		if cancel(); same != ctx {
+			t.Errorf("Reservation, %s: another context", name)
+		}
+	}
+	for name, p := range map[string]*core.Permit{"nil": nil, "a denial": denied, "that of FailOpen": permitted, "a zero one": {}} {
+		if err := errors.Join(p.Release(ctx), p.Cancel(ctx)); err != nil {
+			t.Errorf("Permit, %s: %v", name, err)
+		}
+		same, cancel := p.Context(ctx)
+		if cancel(); same != ctx {
+			t.Errorf("Permit, %s: another context", name)
 		}
 	}
 	if got := left(t, lim); got[0] != 1 || got[1] != 1 {
@@ -201,7 +215,7 @@ func TestDropped(t *testing.T) {
 		_ = lim.Reset(t.Context(), "k") // which keeps what is held
 		return left(t, lim)[0] == 100 && slots.Load() == 3 && logged() != ""
 	})
-	if n := strings.Count(logged(), "dropped without Settle"); n != 1 {
+	if n := strings.Count(logged(), "was dropped and never ended"); n != 1 {
 		t.Errorf("it is logged %d times: %s", n, logged())
 	}
 	if err := kept.Release(t.Context()); err != nil || slots.Load() != 0 {
@@ -215,10 +229,10 @@ func TestDroppedUnits(t *testing.T) {
 	t.Parallel()
 	logger, logged := textLogger()
 	lim := core.MustNewMemory("test", core.TokenBucket(core.PerDay(1e5)), core.Logger(logger))
-	collect := func(reserve func() *core.Reservation) {
+	collect := func(take func()) {
 		for range 8 {
 			for range 5 {
-				reserve()
+				take()
 			}
 			runtime.GC()
 		}
@@ -226,28 +240,30 @@ func TestDroppedUnits(t *testing.T) {
 	for _, end := range []func(r *core.Reservation){
 		func(r *core.Reservation) { _ = r.Settle(t.Context(), 3) },
 		func(r *core.Reservation) { _ = r.Cancel(t.Context()) },
-		func(r *core.Reservation) { _ = r.Release(t.Context()) },
 	} {
-		collect(func() *core.Reservation {
+		collect(func() {
 			r, _ := lim.Reserve(t.Context(), "k", 2)
 			end(r)
 			r, _ = core.ReserveAll(t.Context(), 1, lim.On("k"), lim.On("l"))
 			end(r)
-			return r
 		})
 	}
 	for _, n := range []int64{0, 1e7} { // nothing is held
-		collect(func() *core.Reservation { r, _ := lim.Reserve(t.Context(), "k", n); return r })
+		collect(func() { _, _ = lim.Reserve(t.Context(), "k", n) })
 	}
-	collect(func() *core.Reservation { r, _ := lim.Acquire(t.Context(), "k", 1); return r })
+	collect(func() { _, _ = lim.Acquire(t.Context(), "k", 1) })
+	collect(func() {
+		p, _ := core.AcquireAll(t.Context(), 1, lim.On("k"), lim.On("l"))
+		_ = p.Release(t.Context())
+	})
 	if logged() != "" {
 		t.Error(logged())
 	}
 	check.Eventually(t, "it is logged", func() bool {
-		collect(func() *core.Reservation { r, _ := lim.Reserve(t.Context(), "k", 1); return r })
+		collect(func() { _, _ = lim.Reserve(t.Context(), "k", 1) })
 		return logged() != ""
 	})
-	if n := strings.Count(logged(), "dropped without Settle"); n != 1 {
+	if n := strings.Count(logged(), "was dropped and never ended"); n != 1 {
 		t.Errorf("it is logged %d times: %s", n, logged())
 	}
 }
@@ -287,8 +303,13 @@ func TestAcquireWait(t *testing.T) {
 			t.Errorf("%v, %v", r, err)
 		}
 	})
-	for name, take := range map[string]func(*core.Limiter, context.Context, string, int64) (*core.Reservation, error){
-		"AcquireWait": (*core.Limiter).AcquireWait, "ReserveWait": (*core.Limiter).ReserveWait,
+	for name, take := range map[string]func(*core.Limiter, context.Context, string, int64) (*permits.Any, error){
+		"AcquireWait": func(l *core.Limiter, ctx context.Context, key string, n int64) (*permits.Any, error) {
+			return permits.OfPermit(n)(l.AcquireWait(ctx, key, n))
+		},
+		"ReserveWait": func(l *core.Limiter, ctx context.Context, key string, n int64) (*permits.Any, error) {
+			return permits.OfReservation(n)(l.ReserveWait(ctx, key, n))
+		},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			rate := core.MustNewMemory("test", core.TokenBucket(core.PerSecond(1), core.Burst(1)))
@@ -323,7 +344,7 @@ func TestAcquireWait(t *testing.T) {
 	}
 }
 
-// TestInFlightNeedsAnEnd has the methods that return no Reservation.
+// TestInFlightNeedsAnEnd calls the methods whose Result has no end.
 func TestInFlightNeedsAnEnd(t *testing.T) {
 	t.Parallel()
 	lim := core.MustNewMemory("test", core.LeakyBucket(core.PerDay(10), core.Burst(10)), core.InFlight(1))

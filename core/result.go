@@ -115,10 +115,11 @@ func (s Source) String() string {
 }
 
 // Tighter reports whether r restricts the client more than other does. A denial is tighter than an
-// admission, and a denial with a longer RetryAfter is tighter than one with a shorter RetryAfter.
-// Of two admissions, the one with the smaller Remaining/Limit is tighter, and if these are equal,
-// the one with the longer ResetAfter. An admission by an [InFlight] is never tighter than an
-// admission by a limit with a rate. Any other Result is tighter than the zero Result.
+// admission. Of two denials, the one with the longer RetryAfter is tighter. Of two admissions, the one
+// with the smaller Remaining/Limit is tighter, and if these are equal the one with the longer
+// ResetAfter. There are two exceptions. A limit of 0, which admits only what costs nothing, is tighter
+// than any other limit that admits. An [InFlight] that admits is never tighter than a limit with a rate
+// that admits. Anything is tighter than the zero Result.
 func (r Result) Tighter(other Result) bool {
 	switch {
 	case r.Source == SourceNone || other.Source == SourceNone:
@@ -127,6 +128,8 @@ func (r Result) Tighter(other Result) bool {
 		return other.Allowed
 	case !r.Allowed && r.RetryAfter != other.RetryAfter:
 		return r.RetryAfter > other.RetryAfter
+	case r.Allowed && (r.Limit == 0) != (other.Limit == 0):
+		return r.Limit == 0
 	case r.Allowed && (r.Window == 0) != (other.Window == 0):
 		return other.Window == 0
 	}

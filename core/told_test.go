@@ -12,6 +12,7 @@ import (
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/internal/hook"
 	"github.com/redislimit/redislimit/internal/inside"
+	"github.com/redislimit/redislimit/internal/testkit/permits"
 )
 
 // heard returns an option that keeps the events of a kind.
@@ -23,37 +24,42 @@ func heard(kind core.EventKind, events *[]core.Event) core.Option {
 	})
 }
 
-// TestCancelIsTold has each way to end a Reservation: the observer hears of those that give back all of its units, once.
+// TestCancelIsTold has each way to end a Reservation or a Permit: the observer hears of those that give back all of its units, once.
 func TestCancelIsTold(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	for name, c := range map[string]struct {
 		n    int64
-		end  func(r *core.Reservation)
+		end  func(r *permits.Any)
 		want []int64
 	}{
-		"Cancel":               {3, func(r *core.Reservation) { _ = r.Cancel(ctx) }, []int64{3}},
-		"Settle at 0":          {3, func(r *core.Reservation) { _ = r.Settle(ctx, 0) }, []int64{3}},
-		"Cancel twice":         {3, func(r *core.Reservation) { _, _ = r.Cancel(ctx), r.Cancel(ctx) }, []int64{3}},
-		"Release":              {3, func(r *core.Reservation) { _ = r.Release(ctx) }, nil},
-		"Settle of a part":     {3, func(r *core.Reservation) { _ = r.Settle(ctx, 1) }, nil},
-		"Cancel after Release": {3, func(r *core.Reservation) { _, _ = r.Release(ctx), r.Cancel(ctx) }, nil},
-		"Release of nothing":   {0, func(r *core.Reservation) { _ = r.Release(ctx) }, nil},
-		"Cancel of a denial":   {9, func(r *core.Reservation) { _ = r.Cancel(ctx) }, nil},
+		"Cancel":               {3, func(r *permits.Any) { _ = r.Cancel(ctx) }, []int64{3}},
+		"Settle at 0":          {3, func(r *permits.Any) { _ = r.Settle(ctx, 0) }, []int64{3}},
+		"Cancel twice":         {3, func(r *permits.Any) { _, _ = r.Cancel(ctx), r.Cancel(ctx) }, []int64{3}},
+		"Release":              {3, func(r *permits.Any) { _ = r.Release(ctx) }, nil},
+		"Settle of a part":     {3, func(r *permits.Any) { _ = r.Settle(ctx, 1) }, nil},
+		"Cancel after Release": {3, func(r *permits.Any) { _, _ = r.Release(ctx), r.Cancel(ctx) }, nil},
+		"Release of nothing":   {0, func(r *permits.Any) { _ = r.Release(ctx) }, nil},
+		"Cancel of a denial":   {9, func(r *permits.Any) { _ = r.Cancel(ctx) }, nil},
 	} {
-		var events []core.Event
-		lim := core.MustNewMemory("test", core.FixedWindow(core.PerDay(5)), core.InFlight(5), heard(core.EventCancel, &events))
-		r, err := lim.Reserve(ctx, "k", c.n)
-		if err != nil {
-			t.Fatal(err)
-		}
-		c.end(r)
-		var costs []int64
-		for _, e := range events {
-			costs = append(costs, e.Cost)
-		}
-		if !slices.Equal(costs, c.want) {
-			t.Errorf("%s: heard of %d units, want %d", name, costs, c.want)
+		for _, take := range []func(*core.Limiter, context.Context, string, int64) (*permits.Any, error){permits.Acquire, permits.Reserve} {
+			var events []core.Event
+			lim := core.MustNewMemory("test", core.FixedWindow(core.PerDay(5)), core.InFlight(5), heard(core.EventCancel, &events))
+			r, err := take(lim, ctx, "k", c.n)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r.Permit != nil && name == "Settle of a part" {
+				continue // a Permit costs nothing, or all
+			}
+			c.end(r)
+			var costs []int64
+			for _, e := range events {
+				costs = append(costs, e.Cost)
+			}
+			if !slices.Equal(costs, c.want) {
+				t.Errorf("%s, a Permit %v: heard of %d units, want %d", name, r.Permit != nil, costs, c.want)
+			}
 		}
 	}
 }
@@ -191,7 +197,7 @@ func TestFailedWaitHasNoResult(t *testing.T) {
 	for name, wait := range map[string]func(ctx context.Context, lim *core.Limiter) (core.Result, error){
 		"Wait": func(ctx context.Context, lim *core.Limiter) (core.Result, error) { return lim.Wait(ctx, "k") },
 		"WaitUpTo": func(ctx context.Context, lim *core.Limiter) (res core.Result, err error) {
-			_, err = inside.Core.WaitUpTo(ctx, lim, hook.Waiting{Key: "k", N: 1, UpTo: time.Millisecond, Most: 1}, &res)
+			_, err = inside.Core.AcquireUpTo(ctx, lim, hook.Waiting{Key: "k", N: 1, UpTo: time.Millisecond, Most: 1}, &res)
 			return res, err
 		},
 	} {

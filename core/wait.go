@@ -58,15 +58,16 @@ func (l *Limiter) WaitN(ctx context.Context, key string, n int64) (res Result, e
 }
 
 // AcquireWait is [Limiter.Acquire] when it is the caller's turn: it waits as [Limiter.WaitN] does,
-// and ctx bounds how long it waits, and not the Reservation. Who waits for a slot of [InFlight], or
+// and ctx bounds how long it waits, and not the Permit. Who waits for a slot of [InFlight], or
 // for what others have reserved, is woken when that is given back in this process. Where others may
 // give it back, the first in each line asks about 20 times a second, and all of them 1000 times at
 // most. A process whose callers pass on slots to each other leaves them to other processes for some
 // 25 ms each half a second.
-func (l *Limiter) AcquireWait(ctx context.Context, key string, n int64) (*Reservation, error) {
+func (l *Limiter) AcquireWait(ctx context.Context, key string, n int64) (*Permit, error) {
 	req := l.newWaiting(key, n, algorithm.OpCharge)
 	defer req.recycle()
-	return l.acquireWait(ctx, req)
+	a, err := l.acquireWait(ctx, req)
+	return (*Permit)(a), err
 }
 
 // ReserveWait is [Limiter.Reserve] when it is the caller's turn: it waits as [Limiter.AcquireWait]
@@ -74,7 +75,8 @@ func (l *Limiter) AcquireWait(ctx context.Context, key string, n int64) (*Reserv
 func (l *Limiter) ReserveWait(ctx context.Context, key string, n int64) (*Reservation, error) {
 	req := l.newWaiting(key, n, algorithm.OpReserve)
 	defer req.recycle()
-	return l.acquireWait(ctx, req)
+	a, err := l.acquireWait(ctx, req)
+	return (*Reservation)(a), err
 }
 
 // newWaiting returns the request of a caller who waits until it is admitted.
@@ -85,7 +87,7 @@ func (l *Limiter) newWaiting(key string, n int64, op algorithm.Op) *request {
 }
 
 // acquireWait acquires what req is about when it is its turn, and notifies the observers of the wait.
-func (l *Limiter) acquireWait(ctx context.Context, req *request) (*Reservation, error) {
+func (l *Limiter) acquireWait(ctx context.Context, req *request) (*admission, error) {
 	begun, err := l.beginWait(ctx, req)
 	if err != nil {
 		return nil, err
@@ -101,7 +103,7 @@ func (l *Limiter) acquireWait(ctx context.Context, req *request) (*Reservation, 
 
 // acquireUnbanned acquires what req is about when it is its turn, and waits for its Delay. If the key
 // is banned meanwhile, it gives its place back and waits again.
-func (l *Limiter) acquireUnbanned(ctx context.Context, req *request) (*Reservation, error) {
+func (l *Limiter) acquireUnbanned(ctx context.Context, req *request) (*admission, error) {
 	for {
 		r, err := l.acquireInTurn(ctx, ctx, req, line.Caller{})
 		if err == nil {
@@ -109,7 +111,7 @@ func (l *Limiter) acquireUnbanned(ctx context.Context, req *request) (*Reservati
 			err = sleep(ctx, r.Delay)
 		}
 		if err != nil {
-			_ = r.Cancel(ctx) // the caller does not go on, so its units are free for others
+			_ = r.cancel(ctx) // the caller does not go on, so its units are free for others
 			return nil, err
 		}
 		if r.Delay == 0 || l.family.bans == nil {
@@ -118,7 +120,7 @@ func (l *Limiter) acquireUnbanned(ctx context.Context, req *request) (*Reservati
 		if res, err := l.Peek(ctx, req.call.Key); err != nil || !res.Banned {
 			return r, nil //nolint:nilerr // it was admitted, and nothing is known of a ban
 		}
-		_ = r.Cancel(ctx)
+		_ = r.cancel(ctx)
 	}
 }
 
@@ -153,7 +155,7 @@ func (l *Limiter) endWait(ctx context.Context, req *request, begun time.Time, re
 
 // acquireInTurn acquires what req is about when it is its turn. It waits until ctx ends; each
 // decision is made within deciding.
-func (l *Limiter) acquireInTurn(ctx, deciding context.Context, req *request, p line.Caller) (r *Reservation, err error) {
+func (l *Limiter) acquireInTurn(ctx, deciding context.Context, req *request, p line.Caller) (r *admission, err error) {
 	err = l.waitForTurn(ctx, req, p, func() (*Result, error) {
 		var err error
 		if r, err = l.acquire(deciding, req); err != nil {
@@ -184,13 +186,13 @@ func denialOf(req *request, res *Result) *line.Denial {
 // waitForTurn waits until it is the caller's turn in the line of its key, and then calls decide until
 // that admits it.
 func (l *Limiter) waitForTurn(ctx context.Context, req *request, p line.Caller, decide func() (*Result, error)) error {
-	if l.set.Uncounted { // only a ban makes it wait, and no others do, who wait for units
+	if l.set.Uncounted { // callers that wait for units are not in its way
 		req.reply = decision.Reply{}
 		if res, err := decide(); err != nil || res.Allowed {
 			return err
 		}
 	}
-	p.Key, p.Units = req.call.Key, req.call.N
+	p.Key, p.Units, p.BanOnly = req.call.Key, req.call.N, l.set.Uncounted
 	return l.family.lines.Wait(ctx, p, l.warnIfLong, func() (*line.Denial, int64, error) {
 		req.reply = decision.Reply{}
 		res, err := decide()
@@ -215,14 +217,21 @@ func (l *Limiter) warnIfLong(ctx context.Context, d time.Duration) {
 	}
 }
 
-// WaitUpTo decides for a request that waits if it is to be admitted within w.UpTo, and fills res.
+func (inside) AcquireUpTo(ctx context.Context, l *Limiter, w hook.Waiting, res *Result) (*Permit, error) {
+	a, err := l.waitUpTo(ctx, w, algorithm.OpCharge, res)
+	return (*Permit)(a), err
+}
+
+func (inside) ReserveUpTo(ctx context.Context, l *Limiter, w hook.Waiting, res *Result) (*Reservation, error) {
+	a, err := l.waitUpTo(ctx, w, algorithm.OpReserve, res)
+	return (*Reservation)(a), err
+}
+
+// waitUpTo decides for a request that waits if it is to be admitted within w.UpTo, and fills res.
 // It waits behind those that wait already.
-func (inside) WaitUpTo(ctx context.Context, l *Limiter, w hook.Waiting, res *Result) (*Reservation, error) {
-	req := l.newWaiting(w.Key, w.N, algorithm.OpCharge)
+func (l *Limiter) waitUpTo(ctx context.Context, w hook.Waiting, op algorithm.Op, res *Result) (*admission, error) {
+	req := l.newWaiting(w.Key, w.N, op)
 	defer req.recycle()
-	if w.Reserve {
-		req.call.Op = algorithm.OpReserve
-	}
 	began := time.Now()
 	p := line.Caller{Until: began.Add(w.UpTo), Most: w.Most}
 	if req.call.N == 0 || l.set.Exceeded(req.call.N) > 0 {
@@ -256,9 +265,9 @@ func (inside) WaitUpTo(ctx context.Context, l *Limiter, w hook.Waiting, res *Res
 	return r, err
 }
 
-// decideOnce decides req without waiting, and sets res. There is a Reservation only if what is
-// admitted must be ended.
-func (l *Limiter) decideOnce(ctx context.Context, req *request, res *Result) (*Reservation, error) {
+// decideOnce decides req without waiting, and sets res. There is an admission only if what
+// is admitted must be ended.
+func (l *Limiter) decideOnce(ctx context.Context, req *request, res *Result) (*admission, error) {
 	if req.call.Op == algorithm.OpCharge && !l.set.Slots {
 		return nil, l.allow(ctx, req, res)
 	}
@@ -272,7 +281,7 @@ func (l *Limiter) decideOnce(ctx context.Context, req *request, res *Result) (*R
 // turnAway sets res for a caller that the line has refused: to the last denial of the line, if that
 // was by the same limits. With bans, a caller that has not waited is decided on once more, so that a
 // denial may begin a ban; that decision may also admit it.
-func (l *Limiter) turnAway(ctx context.Context, req *request, refused *refusal, took time.Duration, res *Result) (r *Reservation, err error) {
+func (l *Limiter) turnAway(ctx context.Context, req *request, refused *refusal, took time.Duration, res *Result) (r *admission, err error) {
 	last := refused.Last
 	*res, req.reply = Result{}, decision.Reply{}
 	switch {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/hook"
 	"github.com/redislimit/redislimit/internal/inside"
 )
 
@@ -230,5 +231,55 @@ func TestPollsAreBounded(t *testing.T) {
 				t.Errorf("%d keys: %d calls, want up to %d", keys, slots.calls, most)
 			}
 		})
+	}
+}
+
+// TestBannedWaitsInNoLine bans a key of which one caller waits for units. A caller whose limit is Unlimited waits only until the
+// ban is over, or is ended by hand, whether it is a Wait or a request of a middleware.
+func TestBannedWaitsInNoLine(t *testing.T) {
+	t.Parallel()
+	for name, wait := range map[string]func(ctx context.Context, free *core.Limiter) error{
+		"Wait": func(ctx context.Context, free *core.Limiter) error {
+			_, err := free.Wait(ctx, "k")
+			return err
+		},
+		"AcquireWait": func(ctx context.Context, free *core.Limiter) error {
+			_, err := free.AcquireWait(ctx, "k", 1)
+			return err
+		},
+		"a request": func(ctx context.Context, free *core.Limiter) error {
+			var res core.Result
+			_, err := inside.Core.AcquireUpTo(ctx, free, hook.Waiting{Key: "k", N: 1, UpTo: time.Minute, Most: 10}, &res)
+			return err
+		},
+	} {
+		for _, ended := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) {
+				lim := core.MustNewMemory("test", core.FixedWindow(core.PerHour(1)), core.Ban())
+				free := derive(t, lim, core.Unlimited())
+				if _, err := lim.Allow(t.Context(), "k"); err != nil {
+					t.Fatal(err)
+				}
+				var waiting sync.WaitGroup
+				ctx, leave := context.WithCancel(t.Context())
+				waiting.Go(func() { _, _ = lim.Wait(ctx, "k") }) // until the window ends
+				synctest.Wait()
+				if err := lim.Block(t.Context(), "k", 10*time.Second); err != nil {
+					t.Fatal(err)
+				}
+				want := 10 * time.Second
+				if ended {
+					want = 3 * time.Second
+					time.AfterFunc(want, func() { _ = lim.Unblock(t.Context(), "k") })
+				}
+				begun := time.Now()
+				err := wait(t.Context(), free)
+				if took := time.Since(begun); err != nil || took != want {
+					t.Errorf("%s: %v after %v, want %v", name, err, took, want)
+				}
+				leave()
+				waiting.Wait()
+			})
+		}
 	}
 }

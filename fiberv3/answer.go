@@ -42,7 +42,8 @@ func NewAnswerer(opts ...guard.AnswerOption) *Answerer {
 // Answer answers a request that must not be served, exactly as [Middleware] does, and reports
 // whether it did: then the handler must return the error, which is nil if [OnDenied] or [OnError]
 // has answered. The handler passes both values that a function or method of package core returned:
-// a [core.Result] or a [*core.Reservation], which may be nil, and the error.
+// a [core.Result], a [*core.Permit] or a [*core.Reservation], of which the last two may be nil, and the
+// error.
 //
 //   - If the request is denied, [errors.As] finds a *fiber.Error with status 429 and a
 //     *guard.DeniedError in the error, or the error is what the handler of [OnDenied] returns.

@@ -41,8 +41,8 @@ func NewAnswerer(opts ...guard.AnswerOption) *Answerer {
 
 // Answer aborts and answers a request that must not be served, exactly as [Middleware] does, and
 // reports whether it did: then the handler must return. The handler passes both values that a
-// function or method of package core returned: a [core.Result] or a [*core.Reservation], which may
-// be nil, and the error.
+// function or method of package core returned: a [core.Result], a [*core.Permit] or a
+// [*core.Reservation], of which the last two may be nil, and the error.
 //
 //   - If the request is denied, the status is 429, with Retry-After and a problem+json body, or the
 //     handler of [OnDenied] answers.

@@ -41,8 +41,8 @@ func NewAnswerer(opts ...guard.AnswerOption) *Answerer {
 
 // Answer returns the error with which the handler must end a call that must not be served, exactly
 // as [Unary] does. It returns nil if the call is admitted. The handler passes both values that a
-// function or method of package core returned: a [core.Result] or a [*core.Reservation], which may
-// be nil, and the error.
+// function or method of package core returned: a [core.Result], a [*core.Permit] or a
+// [*core.Reservation], of which the last two may be nil, and the error.
 //
 //   - If the call is denied, the code is RESOURCE_EXHAUSTED, with QuotaFailure, RetryInfo and the
 //     trailer grpc-retry-pushback-ms, or the error is what the handler of [OnDenied] makes of it.

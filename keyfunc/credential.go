@@ -8,9 +8,14 @@ import (
 	"strings"
 )
 
-// A CredentialOption adjusts a Func that reads a credential: [Known], [Secret]. A wrong argument
-// panics at once.
-type CredentialOption func(*credential)
+// A CredentialOption adjusts a Func that reads a credential. [Known] and [Secret] return
+// CredentialOptions, and panic at once if their argument is wrong.
+type CredentialOption interface{ applyTo(c *credential) }
+
+// A credentialOption is the CredentialOption that a function applies.
+type credentialOption func(c *credential)
+
+func (o credentialOption) applyTo(c *credential) { o(c) }
 
 // A credential turns the credential that a client sends into a key.
 type credential struct {
@@ -27,10 +32,10 @@ func Known(known func(string) bool) CredentialOption {
 	if known == nil {
 		panic("keyfunc: Known(nil): want a function that reports whether a credential was issued")
 	}
-	return func(c *credential) {
+	return credentialOption(func(c *credential) {
 		mustOnce("Known", c.known != nil)
 		c.known = known
-	}
+	})
 }
 
 // Secret makes the digests HMAC-SHA256 under the given key, so that credentials cannot be guessed
@@ -41,10 +46,10 @@ func Secret[K string | []byte](key K) CredentialOption {
 		panic(fmt.Sprintf("keyfunc: Secret: the key has %d bytes: want a random one of 16 bytes or more", len(key)))
 	}
 	secret := []byte(string(key))
-	return func(c *credential) {
+	return credentialOption(func(c *credential) {
 		mustOnce("Secret", c.secret != nil)
 		c.secret = secret
-	}
+	})
 }
 
 // APIKey returns a Func that counts by the API key in the header called name, such as "X-API-Key".
@@ -172,7 +177,7 @@ func newCredential(kind string, options []CredentialOption) *credential {
 		if option == nil {
 			panic("keyfunc: a nil CredentialOption: leave it out")
 		}
-		option(c)
+		option.applyTo(c)
 	}
 	return c
 }

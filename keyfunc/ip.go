@@ -66,27 +66,33 @@ func mustAddr(f, kind string, addr netip.Addr) {
 	}
 }
 
-// An IPOption adjusts [IP]. A wrong argument panics at once.
-type IPOption func(*ipConfig)
+// An IPOption adjusts [IP]: how many bits of an address are one client, and which proxies are trusted.
+// The functions that return IPOptions panic at once if their argument is wrong.
+type IPOption interface{ applyTo(c *ipConfig) }
+
+// An ipOption is the IPOption that a function applies.
+type ipOption func(c *ipConfig)
+
+func (o ipOption) applyTo(c *ipConfig) { o(c) }
 
 // IPv6Prefix sets how many bits of an IPv6 address are one client, from 1 to 128. The default is
 // 64: a site gets at least a /64 and can use any address in it (RFC 6177).
 func IPv6Prefix(bits int) IPOption {
 	mustBits("IPv6Prefix", bits, 128)
-	return func(c *ipConfig) {
+	return ipOption(func(c *ipConfig) {
 		mustOnce("IPv6Prefix", c.bits6 > 0)
 		c.bits6 = bits
-	}
+	})
 }
 
 // IPv4Prefix sets how many bits of an IPv4 address are one client, from 1 to 32. The default is 32,
 // a single address.
 func IPv4Prefix(bits int) IPOption {
 	mustBits("IPv4Prefix", bits, 32)
-	return func(c *ipConfig) {
+	return ipOption(func(c *ipConfig) {
 		mustOnce("IPv4Prefix", c.bits4 > 0)
 		c.bits4 = bits
-	}
+	})
 }
 
 func mustBits(option string, bits, most int) {
@@ -116,7 +122,7 @@ func newIPConfig(opts []IPOption) *ipConfig {
 		if opt == nil {
 			panic("keyfunc: IP: a nil IPOption: leave it out")
 		}
-		opt(c)
+		opt.applyTo(c)
 	}
 	c.trust.check()
 	c.bits4, c.bits6 = cmp.Or(c.bits4, 32), cmp.Or(c.bits6, 64)

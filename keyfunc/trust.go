@@ -57,10 +57,10 @@ func parseProxies(function string, proxies []string) (IPOption, error) {
 		}
 		ranges = append(ranges, prefix)
 	}
-	return func(c *ipConfig) {
+	return ipOption(func(c *ipConfig) {
 		c.trust.ranges = append(c.trust.ranges, ranges...)
 		c.trust.unix = c.trust.unix || unix
-	}, nil
+	}), nil
 }
 
 // parseProxy reads an address or a range.
@@ -98,10 +98,10 @@ func TrustedHops(n int) IPOption {
 	if n < 1 || n > maxHops {
 		panic(fmt.Sprintf("keyfunc: TrustedHops(%d): allowed is 1 to %d", n, maxHops))
 	}
-	return func(c *ipConfig) {
+	return ipOption(func(c *ipConfig) {
 		mustOnce("TrustedHops", c.trust.hops > 0)
 		c.trust.hops = n
-	}
+	})
 }
 
 // TrustedHeader says that your own edge sets the header called name, whatever the client sent, to
@@ -119,15 +119,17 @@ func TrustedHeader(name string) IPOption {
 		panic("keyfunc: TrustedHeader(\"" + name + "\"): proxies append to this header what clients sent: " +
 			"use Forwarded() with TrustedProxies or TrustedHops")
 	}
-	return func(c *ipConfig) {
+	return ipOption(func(c *ipConfig) {
 		mustOnce("TrustedHeader", c.trust.header != "")
 		c.trust.header = name
-	}
+	})
 }
 
 // Forwarded reads the header Forwarded (RFC 7239) instead of X-Forwarded-For. It needs
 // TrustedProxies or TrustedHops.
-func Forwarded() IPOption { return func(c *ipConfig) { c.trust.forwarded = true } }
+func Forwarded() IPOption {
+	return ipOption(func(c *ipConfig) { c.trust.forwarded = true })
+}
 
 // trust says which peers and headers are trusted with the client's address.
 type trust struct {

@@ -64,7 +64,7 @@ type Call struct {
 	// AcquireWait, of Wait and WaitN where there is a LeakyBucket, and of a request that WaitUpTo
 	// has wait), "Reserve" (also of ReserveWait), "Settle" (also of Cancel and Release) or "Reset".
 	Method string
-	// Key is the key that was decided on: of Settle that of the Reservation.
+	// Key is the key that was decided on: of Settle that of the Permit or Reservation.
 	Key string
 	// Cost is the units that were asked for; of Settle what is charged in their place, 0 for
 	// Cancel. It is 1 for Peek and 0 for Reset.
@@ -73,8 +73,8 @@ type Call struct {
 
 // Calls returns the calls of lim so far, in their order, and those of limiters that
 // [core.Limiter.With] derived from it. A call that does nothing is not among them: the second end
-// of a Reservation, the Release of one that has no slots and holds nothing, and a decision whose
-// context had ended. All are kept as long as lim is. Calls panics if lim is not a limiter of this
+// of a Permit or Reservation, the Release of what Acquire charged without slots, and a decision whose context
+// had ended. All are kept as long as lim is. Calls panics if lim is not a limiter of this
 // package.
 func Calls(lim *core.Limiter) []Call {
 	s, ok := inside.Core.Stub(lim).(*stub)

@@ -16,6 +16,7 @@ import (
 	"github.com/redislimit/redislimit/core/guard"
 	"github.com/redislimit/redislimit/internal/testkit/limits"
 	"github.com/redislimit/redislimit/keyfunc"
+	"github.com/redislimit/redislimit/internal/testkit/permits"
 	"github.com/redislimit/redislimit/limittest"
 	httplimit "github.com/redislimit/redislimit/nethttp"
 )
@@ -58,11 +59,11 @@ func TestDeny(t *testing.T) {
 		} {
 			lim := limittest.Deny(30*time.Second+time.Nanosecond, opts...)
 			const rounded time.Duration = 30*time.Second + time.Microsecond
-			var r *core.Reservation
+			var r *permits.Any
 			for _, decide := range []func() (core.Result, error){
 				func() (core.Result, error) { return lim.Peek(t.Context(), "a") },
-				func() (res core.Result, err error) { r, err = lim.Acquire(t.Context(), "a", 1); return r.Result, err },
-				func() (res core.Result, err error) { r, err = lim.Reserve(t.Context(), "a", 2); return r.Result, err },
+				func() (res core.Result, err error) { r, err = permits.Acquire(lim, t.Context(), "a", 1); return r.Result, err },
+				func() (res core.Result, err error) { r, err = permits.Reserve(lim, t.Context(), "a", 2); return r.Result, err },
 			} {
 				res, err := decide()
 				if err != nil || len(slices.Collect(res.All())) != len(opts) {
@@ -77,7 +78,7 @@ func TestDeny(t *testing.T) {
 						t.Errorf("%s: %+v", v.Name, res)
 					}
 				}
-				if res.Allowed || res.RetryAfter != rounded || r.Settle(t.Context(), 7) != nil || r.Cancel(t.Context()) != nil {
+				if res.Allowed || res.RetryAfter != rounded || r.Settle(t.Context(), 0) != nil || r.Cancel(t.Context()) != nil {
 					t.Errorf("%s: %+v, or it cannot be ended", v.Name, res)
 				}
 			}
@@ -126,17 +127,17 @@ func TestUnavailable(t *testing.T) {
 func TestCalls(t *testing.T) {
 	t.Parallel()
 	lim, ctx := limittest.Allow(), t.Context()
-	allowed := must(t)(lim.Acquire(ctx, "acquire", 1))
-	kept := must(t)(lim.AcquireWait(ctx, "wait", 2))
-	uncharged := must(t)(lim.Acquire(ctx, "uncharged", 0))
-	reserved := must(t)(lim.Reserve(ctx, "reserve", 5))
-	free := must(t)(lim.ReserveWait(ctx, "free", 0))
+	allowed := must(t)(permits.Acquire(lim, ctx, "acquire", 1))
+	kept := must(t)(permits.OfPermit(2)(lim.AcquireWait(ctx, "wait", 2)))
+	uncharged := must(t)(permits.Acquire(lim, ctx, "uncharged", 0))
+	reserved := must(t)(permits.Reserve(lim, ctx, "reserve", 5))
+	free := must(t)(permits.OfReservation(0)(lim.ReserveWait(ctx, "free", 0)))
 	reserved.Keep()
 	ended, cancel := context.WithCancel(ctx)
 	cancel()
 	for range 2 {
 		for _, err := range []error{
-			allowed.Cancel(ended), kept.Release(ctx), reserved.Settle(ctx, 9), free.Cancel(ctx), uncharged.Cancel(ctx), (*core.Reservation)(nil).Cancel(ctx),
+			allowed.Cancel(ended), kept.Release(ctx), reserved.Settle(ctx, 9), free.Cancel(ctx), uncharged.Cancel(ctx), (*core.Permit)(nil).Cancel(ctx), (*core.Reservation)(nil).Cancel(ctx),
 		} {
 			if err != nil {
 				t.Error(err)
@@ -151,9 +152,9 @@ func TestCalls(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	last := must(t)(lim.Acquire(ctx, "last", 3))
+	last := must(t)(permits.Reserve(lim, ctx, "last", 3))
 	for _, mistake := range []error{ // none is remembered
-		errOf(lim.Allow(ctx, "")), errOf(lim.AllowN(ctx, "a", -1)), last.Settle(ctx, -1), last.Settle(ctx, 1),
+		errOf(lim.Allow(ctx, "")), errOf(lim.AllowN(ctx, "a", -1)), last.Settle(ctx, -1), last.Settle(ctx, 1e9+1),
 	} {
 		if mistake == nil {
 			t.Error("no error")
@@ -162,16 +163,16 @@ func TestCalls(t *testing.T) {
 	want := []limittest.Call{
 		{"Acquire", "acquire", 1}, {"Acquire", "wait", 2}, {"Acquire", "uncharged", 0}, {"Reserve", "reserve", 5}, {"Reserve", "free", 0},
 		{"Settle", "acquire", 0}, {"Settle", "reserve", 9},
-		{"AllowN", "allow", 1}, {"AllowN", "allow", 0}, {"Peek", "peek", 1}, {"AllowN", "wait", 2}, {"Reset", "reset", 0}, {"Acquire", "last", 3},
+		{"AllowN", "allow", 1}, {"AllowN", "allow", 0}, {"Peek", "peek", 1}, {"AllowN", "wait", 2}, {"Reset", "reset", 0}, {"Reserve", "last", 3},
 	}
 	if got := limittest.Calls(lim); !slices.Equal(got, want) {
 		t.Errorf("calls:\n%v\nwant\n%v", got, want)
 	}
 }
 
-// must returns what returns a Reservation that there has to be.
-func must(t *testing.T) func(*core.Reservation, error) *core.Reservation {
-	return func(r *core.Reservation, err error) *core.Reservation {
+// must returns what a call has returned, which must not have failed.
+func must(t *testing.T) func(*permits.Any, error) *permits.Any {
+	return func(r *permits.Any, err error) *permits.Any {
 		t.Helper()
 		if err != nil {
 			t.Fatal(err)
@@ -217,11 +218,11 @@ func TestSlots(t *testing.T) {
 		}
 	})
 	lim := limittest.Allow(core.InFlight(5), core.FixedWindow(core.PerMinute(10)), observe)
-	var taken []*core.Reservation
+	var taken []*permits.Any
 	for range 4 { // more than there are: each time all are free
-		taken = append(taken, must(t)(lim.Acquire(t.Context(), "a", 2)))
+		taken = append(taken, must(t)(permits.Acquire(lim, t.Context(), "a", 2)))
 	}
-	taken = append(taken, must(t)(lim.Reserve(t.Context(), "b", 1)))
+	taken = append(taken, must(t)(permits.Reserve(lim, t.Context(), "b", 1)))
 	ctx, cancel := taken[0].Context(t.Context())
 	defer cancel()
 	for range 2 {
@@ -330,7 +331,7 @@ func TestNothingRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		allow := limittest.Allow()
-		must(t)(allow.Reserve(t.Context(), "a", 1)).Keep()
+		must(t)(permits.Reserve(allow, t.Context(), "a", 1)).Keep()
 		if _, err := limittest.Deny(time.Hour).Allow(t.Context(), "a"); err != nil || time.Since(began) != 0 {
 			t.Errorf("%v after %v", err, time.Since(began))
 		}

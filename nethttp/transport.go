@@ -66,14 +66,10 @@ func Transport(lim *core.Limiter, key func(*http.Request) string, opts ...Transp
 	t := &transport{lim: lim, key: key, base: http.DefaultTransport, bound: defaultMaxRetryAfter, paused: newPauses()}
 	given := make(map[string]bool)
 	for _, o := range opts {
-		switch {
-		case o.set == nil:
+		if o == nil {
 			panic("httplimit: a nil option: leave it out")
-		case given[o.name]:
-			panic("httplimit: " + o.name + ": give it once")
 		}
-		given[o.name] = true
-		o.set(t)
+		o.applyTo(t, given)
 	}
 	only := func(algorithms ...string) bool {
 		return !slices.ContainsFunc(lim.Limits(), func(l core.Limit) bool { return !slices.Contains(algorithms, l.Algorithm()) })
@@ -87,23 +83,37 @@ func Transport(lim *core.Limiter, key func(*http.Request) string, opts ...Transp
 	return t
 }
 
-// A TransportOption configures a [Transport].
-type TransportOption struct {
+// A TransportOption configures a [Transport]. The functions that return TransportOptions panic at once
+// if their argument is wrong.
+type TransportOption interface {
+	applyTo(t *transport, given map[string]bool)
+}
+
+// A transportOption sets one thing, and may be given once.
+type transportOption struct {
 	name string
 	set  func(*transport)
 }
 
-// transportOption returns an option that must be valid.
-func transportOption(name string, valid bool, allowed string, set func(*transport)) TransportOption {
+func (o transportOption) applyTo(t *transport, given map[string]bool) {
+	if given[o.name] {
+		panic("httplimit: " + o.name + ": give it once")
+	}
+	given[o.name] = true
+	o.set(t)
+}
+
+// newTransportOption returns an option that must be valid.
+func newTransportOption(name string, valid bool, allowed string, set func(*transport)) TransportOption {
 	if !valid {
 		panic("httplimit: " + name + ": allowed is " + allowed)
 	}
-	return TransportOption{name, set}
+	return transportOption{name, set}
 }
 
 // Base sets what sends the requests. The default is [http.DefaultTransport].
 func Base(next http.RoundTripper) TransportOption {
-	return transportOption("Base", next != nil, "what is not nil", func(t *transport) { t.base = next })
+	return newTransportOption("Base", next != nil, "what is not nil", func(t *transport) { t.base = next })
 }
 
 // MaxRetryAfter bounds for how long one response holds back a key, from a millisecond to a day. The
@@ -112,7 +122,7 @@ func Base(next http.RoundTripper) TransportOption {
 // after an hour.
 func MaxRetryAfter(d time.Duration) TransportOption {
 	allowed := fmt.Sprintf("%v to %v", time.Millisecond, longestMaxRetryAfter)
-	return transportOption("MaxRetryAfter", d >= time.Millisecond && d <= longestMaxRetryAfter, allowed, func(t *transport) { t.bound = d })
+	return newTransportOption("MaxRetryAfter", d >= time.Millisecond && d <= longestMaxRetryAfter, allowed, func(t *transport) { t.bound = d })
 }
 
 // Retries has a request be sent again after an answer that holds back its key, up to n times, from
@@ -124,19 +134,19 @@ func MaxRetryAfter(d time.Duration) TransportOption {
 //   - after a 429 that, or an idempotent method or a header Idempotency-Key is enough;
 //   - after a 503, 529 or 403 the method must be idempotent, or have that header: a proxy may answer so when the work was done.
 func Retries(n int) TransportOption {
-	return transportOption("Retries", n >= 0 && n <= maxRetries, fmt.Sprintf("0 to %d", maxRetries), func(t *transport) { t.retries = n })
+	return newTransportOption("Retries", n >= 0 && n <= maxRetries, fmt.Sprintf("0 to %d", maxRetries), func(t *transport) { t.retries = n })
 }
 
 // Cost sets what a request costs. The default is 1. With [CostAfter] it is an estimate.
 func Cost(f func(*http.Request) int64) TransportOption {
-	return transportOption("Cost", f != nil, "a function", func(t *transport) { t.cost = f })
+	return newTransportOption("Cost", f != nil, "a function", func(t *transport) { t.cost = f })
 }
 
 // CountIf counts only some responses. Until a response has ended, as for [CostAfter], its cost is
 // reserved. A request without a response is counted. f is called for each response, also for one
 // after which the request is sent again: the body of that one has not been read.
 func CountIf(f func(*http.Response) bool) TransportOption {
-	return transportOption("CountIf", f != nil, "a function", func(t *transport) { t.countIf = f })
+	return newTransportOption("CountIf", f != nil, "a function", func(t *transport) { t.countIf = f })
 }
 
 // CostAfter charges what f says that a request has cost, from 0 to 1e9, when its response's body
@@ -144,7 +154,7 @@ func CountIf(f func(*http.Response) bool) TransportOption {
 // and that is charged if there is no response. If the request is sent again, as [Retries] says, f
 // is called before the body of the response is read. A [core.LeakyBucket] charges Cost at once.
 func CostAfter(f func(*http.Response) int64) TransportOption {
-	return transportOption("CostAfter", f != nil, "a function", func(t *transport) { t.costAfter = f })
+	return newTransportOption("CostAfter", f != nil, "a function", func(t *transport) { t.costAfter = f })
 }
 
 type transport struct {
@@ -226,12 +236,12 @@ func (c *call) closeBody() {
 // long.
 func (c *call) send(again bool) (response *http.Response, wait time.Duration, err error) {
 	ctx := c.request.Context()
-	reservation, err := c.turn(ctx)
+	admitted, err := c.turn(ctx)
 	if err != nil {
 		return nil, 0, err
 	}
-	p := &pending{call: c, reservation: reservation}
-	p.ctx, p.cancel = reservation.Context(ctx) // another one if there are slots, which may be lost
+	p := &pending{call: c, admitted: admitted}
+	p.ctx, p.cancel = admitted.Context(ctx) // another one if there are slots, which may be lost
 	defer func() {
 		if p.response == nil { // an error or a panic
 			p.end()
@@ -254,26 +264,39 @@ func (c *call) send(again bool) (response *http.Response, wait time.Duration, er
 	return response, wait, nil
 }
 
+// An admission is what the limiter has admitted for a call: a *core.Permit, or a *core.Reservation if
+// what is charged is known only when the response has ended.
+type admission interface {
+	Cancel(ctx context.Context) error
+	Context(ctx context.Context) (context.Context, context.CancelFunc)
+}
+
 // turn waits until it is the turn of the call, and its key is not held back.
-func (c *call) turn(ctx context.Context) (*core.Reservation, error) {
-	wait := c.lim.AcquireWait
-	if c.reserves() {
-		wait = c.lim.ReserveWait
-	}
+func (c *call) turn(ctx context.Context) (admission, error) {
 	for {
 		if err := c.paused.wait(ctx, c.key); err != nil {
 			return nil, err
 		}
-		r, err := wait(ctx, c.key, c.n)
+		admitted, err := c.wait(ctx)
 		if err != nil {
 			return nil, err
 		}
 		if c.paused.left(c.key) <= 0 {
-			r.Keep()
-			return r, nil
+			if r, ok := admitted.(*core.Reservation); ok {
+				r.Keep() // a response may take long
+			}
+			return admitted, nil
 		}
-		_ = r.Cancel(ctx) // an answer came meanwhile
+		_ = admitted.Cancel(ctx) // an answer came meanwhile
 	}
+}
+
+// wait waits until the limiter admits the call.
+func (c *call) wait(ctx context.Context) (admission, error) {
+	if c.reserves() {
+		return c.lim.ReserveWait(ctx, c.key, c.n)
+	}
+	return c.lim.AcquireWait(ctx, c.key, c.n)
 }
 
 // reserves reports whether what is charged is known only when the response has ended.
@@ -363,11 +386,11 @@ func idempotent(r *http.Request) bool {
 type pending struct {
 	*call
 
-	ctx         context.Context //nolint:containedctx // of the request
-	cancel      context.CancelFunc
-	reservation *core.Reservation
-	response    *http.Response // nil if there is none
-	once        sync.Once
+	ctx      context.Context //nolint:containedctx // of the request
+	cancel   context.CancelFunc
+	admitted admission
+	response *http.Response // nil if there is none
+	once     sync.Once
 }
 
 // watch has p end with the body of response.
@@ -410,13 +433,19 @@ func (p *pending) finish() {
 	})
 }
 
+// settle ends what was admitted. What is charged differs from p.n only for a Reservation.
 func (p *pending) settle(actual int64) {
 	ctx := p.request.Context()
-	err := p.reservation.Settle(ctx, actual)
+	reservation, ok := p.admitted.(*core.Reservation)
+	if !ok {
+		_ = p.admitted.(*core.Permit).Release(ctx) //nolint:forcetypeassert // it is one of two
+		return
+	}
+	err := reservation.Settle(ctx, actual)
 	if !errors.Is(err, core.ErrInvalidCost) {
 		return
 	}
-	_ = p.reservation.Release(ctx)
+	_ = reservation.Settle(ctx, p.n)
 	p.wrongCost.Do(func() {
 		p.lim.Logger().ErrorContext(ctx, "redislimit: a wrong cost was given by CostAfter, and what was reserved is charged; this is logged once",
 			"error", err, "limiter", p.lim.Name())

@@ -561,7 +561,7 @@ func TestTransportUnclosed(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 			defer cancel()
 			_, err := get(t, ctx, rt, "http://partner/")
-			if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "the body of each response to be closed") {
+			if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "close the body of each response") {
 				t.Errorf("%s: the error is %v", name, err)
 			}
 		})
@@ -716,7 +716,7 @@ func TestTransportOptions(t *testing.T) {
 		"httplimit: the handler to limit is nil: for the default of http.ListenAndServe pass http.DefaultServeMux": func() {
 			Middleware(lim, keyfunc.IP())(nil)
 		},
-		"httplimit: a nil option: leave it out": func() { Transport(lim, byHost, TransportOption{}) },
+		"httplimit: a nil option: leave it out": func() { Transport(lim, byHost, nil) },
 	} {
 		func() {
 			defer func() {

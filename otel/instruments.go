@@ -44,7 +44,7 @@ func newInstruments(m metric.Meter) *instruments {
 		bans: counter(m, "redislimit.bans", "{ban}",
 			"Bans that began in this process, by a denial or by Block."),
 		canceled: counter(m, "redislimit.reservations.canceled", "{reservation}",
-			"Reservations that gave back all of their units, because they were cancelled or cost nothing."),
+			"Permits and Reservations that gave back all of their units, because they were canceled or cost nothing."),
 		// Up to what clients, and those who write them, have patience for.
 		waits: histogram(m, "redislimit.wait.duration", "How long callers waited to be admitted, or until they gave up.",
 			1e-3, 5e-3, 25e-3, 100e-3, 250e-3, 500e-3, 1, 2.5, 5, 10, 30, 60, 300),

@@ -285,3 +285,26 @@ func TestDelayIsTold(t *testing.T) {
 		}
 	})
 }
+
+// TestCostOfZeroUnderLimitOfZero has a request that costs nothing pass two middlewares, of which the inner one has a limit of 0 for
+// its customer: the headers are of that limit, as the next request that costs something is denied by it.
+func TestCostOfZeroUnderLimitOfZero(t *testing.T) {
+	t.Parallel()
+	for name, none := range map[string]core.Limit{"a rate": core.TokenBucket(core.PerMinute(0)), "slots": core.InFlight(0)} {
+		outer, inner := core.MustNewMemory("outer", core.FixedWindow(core.PerDay(10))), core.MustNewMemory("inner", core.FixedWindow(core.PerDay(5)))
+		zero, err := inner.With(none)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := httplimit.Middleware(outer, keyfunc.Global())(httplimit.Middleware(inner, keyfunc.Global(),
+			guard.LimiterFor(func(keyfunc.Request) (*core.Limiter, error) { return zero, nil }),
+			guard.Cost(func(r keyfunc.Request) int64 { return int64(len(r.Path()) - 1) }))(http.HandlerFunc(hello)))
+		for path, status := range map[string]int{"/": http.StatusOK, "/dear": http.StatusTooManyRequests} {
+			w := get(h, path)
+			limit, remaining := w.Header().Get("X-RateLimit-Limit"), w.Header().Get("X-RateLimit-Remaining")
+			if w.Code != status || limit != "0" || remaining != "0" || w.Header().Get("Retry-After") != "" {
+				t.Errorf("%s, %s: %d, limit %s, remaining %s", name, path, w.Code, limit, remaining)
+			}
+		}
+	}
+}

@@ -21,17 +21,19 @@ import (
 // An Option adjusts a middleware. This package and the adapters have functions that return Options.
 // A middleware panics when it is made if an option is wrong, is given twice, or has no effect
 // because of another option.
-type Option interface {
-	settings.Option
-}
+type Option interface{ option }
+
+// option has the methods of an Option, which are for this module alone.
+type option = settings.Option
 
 // An AnswerOption is an [Option] about how requests are answered: the options about headers and
 // Retry-After, and the adapters' OnDenied and OnError, which take handlers of their framework. A
 // middleware takes AnswerOptions like any other Option. The NewAnswerer of an adapter, for handlers
 // that ask a limiter themselves, takes AnswerOptions only.
-type AnswerOption interface {
-	settings.AnswerOption
-}
+type AnswerOption interface{ answerOption }
+
+// answerOption has the methods of an AnswerOption, which are for this module alone.
+type answerOption = settings.AnswerOption
 
 // Skip lets the requests for which skip returns true pass without a decision: they are not counted,
 // and their responses have no headers about the limit. Clients choose the path, and one route may
@@ -42,8 +44,9 @@ func Skip(skip func(keyfunc.Request) bool) Option {
 	return settings.NewOption("Skip", func(s *settings.Settings) { s.Skip = skip })
 }
 
-// Cost sets how many units a request costs; the default is 1. A cost of 0 is allowed, but during a
-// ban. A negative cost is a mistake: 1 is charged. A cost above the capacity is denied, whatever
+// Cost sets how many units a request costs; the default is 1. A cost of 0 is allowed except during a
+// ban. If the limit is 0, too, the headers say so (X-RateLimit-Limit: 0), because whatever costs more is
+// denied. A negative cost is a mistake: 1 is charged. A cost above the capacity is denied, whatever
 // remains, and has no Retry-After. Each of the two is logged once. A limiter with InFlight gives a
 // request as many slots as it costs: see [core.InFlight].
 //

@@ -12,7 +12,7 @@ import (
 
 // A Core is package core as this module sees it. The types are core's own of these names, which
 // this package cannot name: core imports it.
-type Core[Limiter, Reservation, Result, Option, Limit, Event any] interface {
+type Core[Limiter, Permit, Reservation, Result, Option, Limit, Event any] interface {
 	// NewLimit returns the limit of a registered algorithm, whether it has a constructor in core or
 	// not.
 	NewLimit(k *algorithm.Kind, count int64, period time.Duration, s LimitSettings) Limit
@@ -33,8 +33,11 @@ type Core[Limiter, Reservation, Result, Option, Limit, Event any] interface {
 	NeedsEnd(l *Limiter) (slots, queue, units bool)
 	// Looking returns the limiter that decides as l does, and whose denials ban nobody.
 	Looking(l *Limiter) *Limiter
-	// WaitUpTo decides about w, and fills res. The Reservation may be nil.
-	WaitUpTo(ctx context.Context, l *Limiter, w Waiting, res *Result) (*Reservation, error)
+	// AcquireUpTo decides about a request that may wait, and sets res. The Permit is nil if nothing of
+	// what it admitted has to be ended.
+	AcquireUpTo(ctx context.Context, l *Limiter, w Waiting, res *Result) (*Permit, error)
+	// ReserveUpTo is AcquireUpTo for a request whose true cost is known only later.
+	ReserveUpTo(ctx context.Context, l *Limiter, w Waiting, res *Result) (*Reservation, error)
 	// SettleLater is Settle, but need not wait for the reply.
 	SettleLater(ctx context.Context, r *Reservation, actual int64) error
 	// Emit passes an Event of an adapter on to the observers of a limiter, with the limiter's name.
@@ -52,9 +55,9 @@ type Core[Limiter, Reservation, Result, Option, Limit, Event any] interface {
 	// HeldOf returns how many units are held for a key, of each limit that counts any, by the limit's
 	// name. It may ask Redis.
 	HeldOf(ctx context.Context, l *Limiter, key string) (map[string]int64, error)
-	// Held returns until when units are held for a reservation, of each limit (nothing if none
-	// are), and how many were charged or reserved.
-	Held(r *Reservation) (expiries []int64, n int64)
+	// Held returns until when units are held for a Permit or a Reservation, of which the other is nil:
+	// of each limit, or nothing if none are held. It also returns how many were charged or reserved.
+	Held(p *Permit, r *Reservation) (expiries []int64, n int64)
 	// Scripts returns the scripts of a limiter over Redis: for a call, for a batch, and for one by
 	// limits of different numbers.
 	Scripts(l *Limiter) (call, batch, mixed string)
@@ -120,11 +123,10 @@ type ServerState struct {
 
 // A Waiting is what a request asks for that may wait.
 type Waiting struct {
-	Key     string
-	N       int64
-	Reserve bool          // it is settled when its true cost is known
-	UpTo    time.Duration // it waits
-	Most    int           // requests that may wait at a time
+	Key  string
+	N    int64
+	UpTo time.Duration // it waits
+	Most int           // requests that may wait at a time
 }
 
 // A WrongLimitError is the error of core.Limiter.With, and of core.AllowAll about limits that cannot

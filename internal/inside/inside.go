@@ -13,4 +13,4 @@ import (
 // and in core.
 var Core = hook.Registered.(known) //nolint:forcetypeassert // core checks it
 
-type known = hook.Core[core.Limiter, core.Reservation, core.Result, core.Option, core.Limit, core.Event]
+type known = hook.Core[core.Limiter, core.Permit, core.Reservation, core.Result, core.Option, core.Limit, core.Event]

@@ -35,10 +35,13 @@ const (
 
 // A Caller is a request that waits for its turn.
 type Caller struct {
-	Key   string
-	Units int64     // how many units the caller wants
-	Until time.Time // when the caller gives up, if this is before its context ends; zero: never
-	Most  int       // how many callers with a Most may wait at a time; 0: the number is not bounded
+	Key string
+	// BanOnly means that no units are wanted, so that only the end of a ban is waited for. Such callers
+	// have a line of their own, because they need not wait for callers that want units.
+	BanOnly bool
+	Units   int64     // how many units the caller wants
+	Until   time.Time // when the caller gives up, if this is before its context ends; zero: never
+	Most    int       // how many callers with a Most may wait at a time; 0: the number is not bounded
 }
 
 // A Denial says why units were denied, and when they may be admitted.
@@ -84,7 +87,7 @@ type RefusalError struct {
 
 func (r *RefusalError) Error() string {
 	if r.Last != nil && r.Last.Held {
-		return fmt.Sprintf("redislimit: units that others hold were not released in time (end each Reservation, "+
+		return fmt.Sprintf("redislimit: what others hold was not given back in time (end each Permit and each Reservation, "+
 			"and close the body of each response): %v", context.DeadlineExceeded)
 	}
 	return fmt.Sprintf("redislimit: the call would have to wait %v: %v", r.Wait, context.DeadlineExceeded)
@@ -99,8 +102,14 @@ type Lines struct {
 	count atomic.Int64 // of lines; read without the lock, so that a limiter for which nobody waits pays little
 	// mu guards the fields below and all lines and waiters. It is never held while a caller asks.
 	mu      sync.Mutex
-	byKey   map[string]*line
+	byKey   map[name]*line
 	bounded int // how many waiters have a Most
+}
+
+// A name identifies a line.
+type name struct {
+	key     string
+	banOnly bool
 }
 
 // A line has the callers that wait for one key, in the order in which they came. The first caller has its
@@ -124,6 +133,8 @@ type waiter struct {
 	waited bool          // whether it has waited, for its turn or to ask again
 }
 
+func (c *Caller) name() name { return name{c.Key, c.BanOnly} }
+
 // timeLeft returns how much longer w may wait.
 func (w *waiter) timeLeft() time.Duration {
 	if w.Until.IsZero() {
@@ -132,14 +143,14 @@ func (w *waiter) timeLeft() time.Duration {
 	return time.Until(w.Until)
 }
 
-// Anyone reports whether a caller waits for key.
+// Anyone reports whether a caller waits for units of key.
 func (ls *Lines) Anyone(key string) bool {
 	if ls.count.Load() == 0 {
 		return false
 	}
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	return ls.byKey[key] != nil
+	return ls.byKey[name{key: key}] != nil
 }
 
 // Wait waits until it is the turn of c, and then calls ask until ask does not deny. ask returns the denial,
@@ -211,7 +222,7 @@ func (ls *Lines) rest(ctx context.Context, w *waiter, denial *Denial, freed <-ch
 func (ls *Lines) join(w *waiter) *RefusalError {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	q := ls.byKey[w.Key]
+	q := ls.byKey[w.name()]
 	if q == nil {
 		q = &line{}
 	}
@@ -226,9 +237,9 @@ func (ls *Lines) join(w *waiter) *RefusalError {
 	}
 	if len(q.waiters) == 0 {
 		if ls.byKey == nil {
-			ls.byKey = make(map[string]*line)
+			ls.byKey = make(map[name]*line)
 		}
-		ls.byKey[w.Key] = q
+		ls.byKey[w.name()] = q
 		ls.count.Add(1)
 	}
 	if w.Most > 0 {
@@ -275,7 +286,7 @@ func (ls *Lines) leave(w *waiter, admitted bool, remaining int64) {
 	q.units -= w.Units
 	switch {
 	case len(q.waiters) == 0:
-		delete(ls.byKey, w.Key)
+		delete(ls.byKey, w.name())
 		ls.count.Add(-1)
 		return
 	case i == 0 && !admitted:
@@ -351,7 +362,7 @@ func jittered(d time.Duration) time.Duration { return d/2 + rand.N(d) }
 func (ls *Lines) Free(key string) { ls.wake(key, false) }
 
 // Forget wakes the first caller that waits for key whatever the last denial says, because the key was reset
-// or unblocked.
+// or unblocked. It also wakes the first caller that waits for the end of a ban of key.
 func (ls *Lines) Forget(key string) { ls.wake(key, true) }
 
 // wake implements Free, and Forget if whatever is set.
@@ -361,7 +372,13 @@ func (ls *Lines) wake(key string, whatever bool) {
 	}
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	q := ls.byKey[key]
+	ls.byKey[name{key: key}].wakeLocked(whatever)
+	if whatever {
+		ls.byKey[name{key: key, banOnly: true}].wakeLocked(whatever)
+	}
+}
+
+func (q *line) wakeLocked(whatever bool) {
 	if q == nil || q.freed == nil || !whatever && q.last != nil && !q.last.soon() {
 		return
 	}

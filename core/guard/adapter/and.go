@@ -35,16 +35,11 @@ func (g *Guard) askAll(r keyfunc.Request, key string, v *Verdict) bool {
 	ctx := r.Context()
 	switch {
 	case g.reserves():
-		if v.reservation, v.Err = core.ReserveAll(ctx, v.cost, keys...); v.Err == nil {
-			v.reservation.Keep()
-		}
+		v.takeReservation(core.ReserveAll(ctx, v.cost, keys...))
 	case v.slots:
-		v.reservation, v.Err = core.AcquireAll(ctx, v.cost, keys...)
+		v.takePermit(core.AcquireAll(ctx, v.cost, keys...))
 	default:
 		v.Result, v.Err = core.AllowAll(ctx, v.cost, keys...)
-	}
-	if v.reservation != nil {
-		v.Result = v.reservation.Result
 	}
 	return v.Err == nil || !g.isWrong(ctx, v, v.Err)
 }

@@ -17,7 +17,7 @@ const maxCost = 1_000_000_000
 // Verdict v: with [guard.CountIf] and with [guard.CostAfter], which charge when the response ends,
 // and where it holds slots of [core.InFlight].
 func (g *Guard) NeedsFinish(v Verdict) bool {
-	return v.reservation != nil && (g.reserves() || v.Context != nil)
+	return v.admitted != nil && (g.reserves() || v.Context != nil)
 }
 
 // reserves reports whether what is charged is known only when the response ends.
@@ -25,7 +25,7 @@ func (g *Guard) reserves() bool { return g.settings.CountIf != nil || g.settings
 
 // Finish settles what Check reserved for v, and frees its slots, when the response has ended with
 // this status. It must be called even if the handler panicked, which is a 500, or took over the
-// connection, which is a 101. A Reservation ends once: a second call charges and frees nothing, but
+// connection, which is a 101. What was admitted ends once: a second call charges and frees nothing, but
 // asks CountIf again. ctx bounds only how long it waits for the reply of Redis, which it does where
 // it frees slots, or where what it settles decides about the next request.
 func (g *Guard) Finish(ctx context.Context, v Verdict, status int) {
@@ -33,19 +33,25 @@ func (g *Guard) Finish(ctx context.Context, v Verdict, status int) {
 		defer v.cancel()
 		v.state.forgetSlot(v.slot)
 	}
-	switch {
-	case !v.Result.Allowed:
-		return
-	case !g.reserves():
-		v.logFailure(ctx, "redislimit: not released", v.reservation.Release(ctx))
+	if !v.Result.Allowed {
 		return
 	}
+	switch admitted := v.admitted.(type) {
+	case *core.Permit:
+		v.logFailure(ctx, "redislimit: not released", admitted.Release(ctx))
+	case *core.Reservation:
+		g.settle(ctx, v, admitted, status)
+	}
+}
+
+// settle charges what a request has cost that ended with this status.
+func (g *Guard) settle(ctx context.Context, v Verdict, r *core.Reservation, status int) {
 	if g.settings.CostAfter {
 		v.state.charges.Store(hasCharged)
 	}
 	actual := v.cost
 	defer func() { // also if CountIf panics: otherwise the units stay held
-		v.logFailure(ctx, "redislimit: not settled", inside.Core.SettleLater(ctx, v.reservation, actual))
+		v.logFailure(ctx, "redislimit: not settled", inside.Core.SettleLater(ctx, r, actual))
 	}()
 	switch refused := int(v.state.refused.Load()); {
 	case refused > 0 && status == refused: // by a middleware further in: no handler has run

@@ -50,7 +50,7 @@ type Verdict struct {
 
 	draw        float64            // says where a Retry-After is between the earliest and the latest
 	limiter     *core.Limiter      // that decided
-	reservation *core.Reservation  // that Finish ends; nil of a plain decision
+	admitted    admission          // what Finish ends; nil if a plain decision was made
 	cost        int64              // what was asked for
 	slots       bool               // it takes slots
 	slot        slot               // that it holds
@@ -58,6 +58,29 @@ type Verdict struct {
 	others      *cost              // what SetCost was given for another request, where a handler serves several in one
 	state       *RequestState      // of the request
 	cancel      context.CancelFunc // of Context
+}
+
+// An admission is what Finish ends: a *core.Permit, or a *core.Reservation if what is charged is known
+// only when the response ends.
+type admission interface {
+	core.Decision
+	Cancel(ctx context.Context) error
+	Context(ctx context.Context) (context.Context, context.CancelFunc)
+}
+
+// takePermit sets what v has to end, and its Result. There is nothing to end if p is nil.
+func (v *Verdict) takePermit(p *core.Permit, err error) {
+	if v.Err = err; p != nil {
+		v.admitted, v.Result = p, p.Result
+	}
+}
+
+// takeReservation is takePermit for a Reservation, which it keeps from expiring: a response may take long.
+func (v *Verdict) takeReservation(r *core.Reservation, err error) {
+	if v.Err = err; r != nil {
+		v.admitted, v.Result = r, r.Result
+		r.Keep()
+	}
 }
 
 // Check decides about r, sets the headers of its response and waits for its Delay.
@@ -79,12 +102,12 @@ func (g *Guard) Check(r keyfunc.Request, h Header, state *RequestState) (v Verdi
 	}
 	if g.settings.DryRun {
 		v.Status, v.Err = 0, nil
-	} else if v.Status == 0 && v.reservation != nil {
+	} else if v.Status == 0 && v.admitted != nil {
 		v.await(r.Context())
 	}
 	switch {
-	case v.Status == 0 && v.reservation != nil && v.slots:
-		v.Context, v.cancel = v.reservation.Context(r.Context())
+	case v.Status == 0 && v.admitted != nil && v.slots:
+		v.Context, v.cancel = v.admitted.Context(r.Context())
 		v.slot = slot{counted{v.limiter, key}, identity(h)}
 		state.noteSlot(v.slot)
 	case v.Status == http.StatusServiceUnavailable || v.Status == StatusClientGone:
@@ -190,30 +213,33 @@ func (g *Guard) isWrong(ctx context.Context, v *Verdict, err error) bool {
 }
 
 // ask has the limiter decide. It charges at once, unless the cost is known only at the end. What
-// may have to be given back has a Reservation; others need none, which saves an allocation.
+// may have to be given back needs a Permit or a Reservation; a plain decision saves an allocation.
 func (g *Guard) ask(ctx context.Context, key string, v *Verdict) {
 	slots, queue, _ := inside.Core.NeedsEnd(v.limiter)
 	v.slots = slots
 	lim := g.asked(v.limiter)
 	switch {
 	case g.settings.WaitUpTo > 0 && !g.settings.DryRun && !queue:
-		w := hook.Waiting{Key: key, N: v.cost, Reserve: g.reserves(), UpTo: g.settings.WaitUpTo, Most: g.settings.MaxWaiting}
-		came := time.Now()
-		v.reservation, v.Err = inside.Core.WaitUpTo(ctx, lim, w, &v.Result)
-		v.warnIfCutOff(ctx, time.Since(came))
+		g.askAndWait(ctx, lim, key, v)
 	case g.reserves():
-		v.reservation, v.Err = lim.Reserve(ctx, key, v.cost)
+		v.takeReservation(lim.Reserve(ctx, key, v.cost))
 	case slots || queue:
-		v.reservation, v.Err = lim.Acquire(ctx, key, v.cost)
+		v.takePermit(lim.Acquire(ctx, key, v.cost))
 	default:
 		v.Result, v.Err = lim.AllowN(ctx, key, v.cost)
 	}
-	if v.reservation != nil {
-		v.Result = v.reservation.Result
-		if g.reserves() {
-			v.reservation.Keep() // a response may take long
-		}
+}
+
+// askAndWait has the limiter decide, and waits for it as the option WaitUpTo says.
+func (g *Guard) askAndWait(ctx context.Context, lim *core.Limiter, key string, v *Verdict) {
+	w := hook.Waiting{Key: key, N: v.cost, UpTo: g.settings.WaitUpTo, Most: g.settings.MaxWaiting}
+	came := time.Now()
+	if g.reserves() {
+		v.takeReservation(inside.Core.ReserveUpTo(ctx, lim, w, &v.Result))
+	} else {
+		v.takePermit(inside.Core.AcquireUpTo(ctx, lim, w, &v.Result))
 	}
+	v.warnIfCutOff(ctx, time.Since(came))
 }
 
 // asked returns the limiter to ask in place of lim: with DryRun one that bans nobody.
@@ -249,7 +275,7 @@ func (v *Verdict) await(ctx context.Context) {
 	}
 	if err != nil {
 		v.Status, v.Err = statusOf(err), err
-		v.logFailure(ctx, "redislimit: not canceled", v.reservation.Cancel(ctx))
+		v.logFailure(ctx, "redislimit: not canceled", v.admitted.Cancel(ctx))
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/redislimit/redislimit/internal/inside"
 	"github.com/redislimit/redislimit/internal/testkit/check"
 	"github.com/redislimit/redislimit/internal/testkit/gate"
+	"github.com/redislimit/redislimit/internal/testkit/permits"
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
 
@@ -123,7 +124,7 @@ type request struct {
 }
 
 func (q request) of(lim *core.Limiter) call {
-	return func(ctx context.Context) (*core.Reservation, error) {
+	return func(ctx context.Context) (*permits.Any, error) {
 		if q.peek {
 			return plain(lim.Peek(ctx, q.key))
 		}
@@ -133,14 +134,14 @@ func (q request) of(lim *core.Limiter) call {
 
 // acquire is of, and what is charged can be taken back.
 func (q request) acquire(lim *core.Limiter) call {
-	return func(ctx context.Context) (*core.Reservation, error) { return lim.Acquire(ctx, q.key, q.n) }
+	return func(ctx context.Context) (*permits.Any, error) { return permits.Acquire(lim, ctx, q.key, q.n) }
 }
 
 // An answer is what a request returned.
 type answer struct {
 	core.Result
 
-	held *core.Reservation // of Reserve
+	held *permits.Any // of Reserve
 	err  error
 	done chan struct{} // closed then
 }
@@ -160,11 +161,11 @@ func (a *answer) ofHook() bool {
 }
 
 // A call is of a Limiter. What returns no Result has nil.
-type call func(ctx context.Context) (*core.Reservation, error)
+type call func(ctx context.Context) (*permits.Any, error)
 
 // plain has a Result that holds nothing be that of a call.
-func plain(res core.Result, err error) (*core.Reservation, error) {
-	return &core.Reservation{Result: res}, err
+func plain(res core.Result, err error) (*permits.Any, error) {
+	return &permits.Any{Result: res}, err
 }
 
 // start makes a call in a goroutine, and does not wait for it.
@@ -228,15 +229,15 @@ func (c *caller) allow(key string, n int64) *answer {
 
 func (c *caller) reserve(key string, n int64) *answer {
 	c.t.Helper()
-	return c.enqueue("Reserve "+key, func(ctx context.Context) (*core.Reservation, error) { return c.lim.Reserve(ctx, key, n) })
+	return c.enqueue("Reserve "+key, func(ctx context.Context) (*permits.Any, error) { return permits.Reserve(c.lim, ctx, key, n) })
 }
 
 // settle makes a call that is sent whatever becomes of its context, and does not wait for that to end: where it is, only its
 // stack tells.
-func (c *caller) settle(r *core.Reservation, actual int64) *answer {
+func (c *caller) settle(r *permits.Any, actual int64) *answer {
 	c.t.Helper()
 	label := fmt.Sprint("settle ", labels.Add(1))
-	a := start(c.t.Context(), func(ctx context.Context) (_ *core.Reservation, err error) {
+	a := start(c.t.Context(), func(ctx context.Context) (_ *permits.Any, err error) {
 		pprof.Do(ctx, pprof.Labels("call", label), func(ctx context.Context) { err = r.Settle(ctx, actual) })
 		return nil, err
 	})
@@ -258,7 +259,7 @@ var labels atomic.Int64
 
 func (c *caller) reset(key string) *answer {
 	c.t.Helper()
-	return c.enqueue("Reset", func(ctx context.Context) (*core.Reservation, error) { return nil, c.lim.Reset(ctx, key) })
+	return c.enqueue("Reset", func(ctx context.Context) (*permits.Any, error) { return nil, c.lim.Reset(ctx, key) })
 }
 
 // gather lets those that are busy go, and returns when the batch is at the gate.

@@ -14,6 +14,7 @@ import (
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/internal/testkit/check"
 	"github.com/redislimit/redislimit/internal/testkit/gate"
+	"github.com/redislimit/redislimit/internal/testkit/permits"
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
 
@@ -190,9 +191,9 @@ func TestSlotMoves(t *testing.T) {
 	lim := s.limiter(t, "moves", core.FixedWindow(core.PerHour(1000)))
 	keys, from, to := keysOfOne(t, client, 2)
 	moves, stays := keys[0], keys[1]
-	var all []*core.Reservation
+	var all []*permits.Any
 	for range 4 {
-		all = append(all, must(t)(lim.Reserve(t.Context(), moves, 10)))
+		all = append(all, must(t)(permits.Reserve(lim, t.Context(), moves, 10)))
 	}
 	slot := client.ClusterKeySlot(t.Context(), moves).Val()
 	remain := map[string]int64{moves: 960, stays: 1000}

@@ -17,6 +17,7 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/check"
 	"github.com/redislimit/redislimit/internal/testkit/limits"
 	"github.com/redislimit/redislimit/internal/testkit/mini"
+	"github.com/redislimit/redislimit/internal/testkit/permits"
 	"github.com/redislimit/redislimit/internal/testkit/redisclient"
 )
 
@@ -84,7 +85,7 @@ func compare(t *testing.T, s *backend, seed uint64, variants ...limits.Variant) 
 	name = fmt.Sprintf("%x", name)[max(0, 2*len(name)-60):]
 	lim := s.limiter(t, name, opts...)
 	single := s.limiter(t, name, append(opts, core.Prefix("single"), core.MaxBatch(1))...)
-	var leaving [][2]*core.Reservation // in a batch, and by itself
+	var leaving [][2]*permits.Any // in a batch, and by itself
 	for range 6 {
 		requests, alike := make([]request, 1+r.IntN(24)), r.IntN(3) == 0 // all of one cost, though some only look
 		for i := range requests {
@@ -125,7 +126,7 @@ func compare(t *testing.T, s *backend, seed uint64, variants ...limits.Variant) 
 		if !slots { // the script makes these before plain decisions
 			cancel()
 		}
-		var next [][2]*core.Reservation
+		var next [][2]*permits.Any
 		for i, got := range answers {
 			want, err := of(i, single)(t.Context())
 			if got.err != nil || err != nil || view(got.Result) != view(want.Result) {
@@ -134,7 +135,7 @@ func compare(t *testing.T, s *backend, seed uint64, variants ...limits.Variant) 
 			switch {
 			case !acquired[i]:
 			case i%2 == 0 && want.Allowed && requests[i].n > 0:
-				next = append(next, [2]*core.Reservation{got.held, want})
+				next = append(next, [2]*permits.Any{got.held, want})
 			default: // taken back once all decisions are made
 				t.Cleanup(func() { takenBack(t, lim, single, requests[i].key, got.held, want) })
 			}
@@ -148,10 +149,10 @@ func compare(t *testing.T, s *backend, seed uint64, variants ...limits.Variant) 
 }
 
 // takenBack cancels what one of a batch was charged, and the same one by itself.
-func takenBack(t *testing.T, lim, single *core.Limiter, key string, got, want *core.Reservation) {
+func takenBack(t *testing.T, lim, single *core.Limiter, key string, got, want *permits.Any) {
 	t.Helper()
 	ctx := context.Background()
-	for _, r := range []*core.Reservation{got, want} {
+	for _, r := range []*permits.Any{got, want} {
 		check.OK(t, r.Cancel(ctx))
 	}
 	a, errA := lim.Peek(ctx, key)

@@ -15,14 +15,15 @@ import (
 	"github.com/redislimit/redislimit/internal/algorithm"
 	"github.com/redislimit/redislimit/internal/testkit/check"
 	"github.com/redislimit/redislimit/internal/testkit/limits"
+	"github.com/redislimit/redislimit/internal/testkit/permits"
 )
 
 // aYear is a period of which no window ends during a test.
 const aYear = 365 * 24 * time.Hour
 
 // must returns what a call that is admitted returned.
-func must(t testing.TB) func(r *core.Reservation, err error) *core.Reservation {
-	return func(r *core.Reservation, err error) *core.Reservation {
+func must(t testing.TB) func(r *permits.Any, err error) *permits.Any {
+	return func(r *permits.Any, err error) *permits.Any {
 		t.Helper()
 		if err != nil || !r.Allowed {
 			t.Fatalf("%+v, %v", r, err)
@@ -83,9 +84,9 @@ func TestLateInBatch(t *testing.T) {
 		for name, options := range s.holding(10 * time.Second) {
 			t.Run(name, func(t *testing.T) {
 				lim := s.limiter(t, "late-"+name, append(options, core.Hold(time.Second))...)
-				remain, held := map[string]int64{}, map[string]*core.Reservation{}
+				remain, held := map[string]int64{}, map[string]*permits.Any{}
 				for _, key := range s.keys(t, 3) {
-					remain[key], held[key] = 997, must(t)(lim.Reserve(t.Context(), key, 60))
+					remain[key], held[key] = 997, must(t)(permits.Reserve(lim, t.Context(), key, 60))
 				}
 				s.advance(100 * 24 * time.Hour)
 				touched := 0
@@ -108,10 +109,10 @@ func TestLateInBatch(t *testing.T) {
 
 func holdsInBatch(t *testing.T, s *backend, lim *core.Limiter) {
 	ctx, ok := t.Context(), must(t)
-	charged := ok(lim.Acquire(ctx, "cancel", 4))
-	ok(lim.Acquire(ctx, "reset", 7))
-	kept := ok(lim.Reserve(ctx, "reset", 2))
-	before := ok(lim.Reserve(ctx, "settle", 5))
+	charged := ok(permits.Acquire(lim, ctx, "cancel", 4))
+	ok(permits.Acquire(lim, ctx, "reset", 7))
+	kept := ok(permits.Reserve(lim, ctx, "reset", 2))
+	before := ok(permits.Reserve(lim, ctx, "settle", 5))
 	c := s.caller(t, lim)
 	c.allow("plain", 1)
 	c.allow("settle", 1)
@@ -157,9 +158,9 @@ func TestHoldsOfOthers(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				lim, ok := s.limiter(t, "others-"+name, options...), must(t)
 				other := core.MustNew(s.client, "others-"+name, append(slices.Clone(exactly), options...)...)
-				var all []*core.Reservation
+				var all []*permits.Any
 				for i := range 6 {
-					all = append(all, ok(other.Reserve(t.Context(), fmt.Sprint("key", i), 100)))
+					all = append(all, ok(permits.Reserve(other, t.Context(), fmt.Sprint("key", i), 100)))
 				}
 				c := s.caller(t, lim)
 				for i := range 18 {
@@ -176,7 +177,7 @@ func TestHoldsOfOthers(t *testing.T) {
 				}
 				left(t, lim, want)
 				alone := s.limiter(t, "others-"+name, append(slices.Clone(options), core.MaxBatch(1))...)
-				if res := ok(alone.Acquire(t.Context(), "key0", 3)); res.Remaining != 893 {
+				if res := ok(permits.Acquire(alone, t.Context(), "key0", 3)); res.Remaining != 893 {
 					t.Errorf("alone: %+v", res)
 				}
 				want["key0"] -= 3
@@ -247,7 +248,7 @@ func TestHeldInPart(t *testing.T) {
 	options := []core.Option{core.FixedWindow(core.PerHour(1000)), core.SlidingWindowLog(core.PerHour(1001))}
 	lim, other := s.limiter(t, "part", options...), s.limiter(t, "other", core.FixedWindow(core.PerHour(1000)))
 	ok := must(t)
-	batched, alone := ok(lim.Reserve(t.Context(), "batched", 5)), ok(lim.Reserve(t.Context(), "alone", 5))
+	batched, alone := ok(permits.Reserve(lim, t.Context(), "batched", 5)), ok(permits.Reserve(lim, t.Context(), "alone", 5))
 	c := s.caller(t, lim)
 	for range 5 {
 		c.reserve("reserved", 2)
@@ -300,18 +301,18 @@ func TestHoldsOutOfMemory(t *testing.T) {
 func holdsOutOfMemory(t *testing.T, s *backend, name string, options []core.Option) {
 	ctx, ok := t.Context(), must(t)
 	lim := s.limiter(t, "full-"+name, append(slices.Clone(options), core.Hold(time.Minute), core.Logger(slog.New(slog.DiscardHandler)))...)
-	ok(lim.Reserve(ctx, "expired", 3))
+	ok(permits.Reserve(lim, ctx, "expired", 3))
 	s.advance(2 * time.Minute)
-	ok(lim.Acquire(ctx, "expired", 1)) // which charges the three
-	s.advance(3 * time.Hour)           // and then they do not count any more, but the key has the record
-	refunded := ok(lim.Acquire(ctx, "refunded", 2))
-	ok(lim.Acquire(ctx, "reset", 2))
-	ok(lim.Acquire(ctx, "charged", 2))
-	last := ok(lim.Reserve(ctx, "last", 2))
-	one, two := ok(lim.Reserve(ctx, "two", 2)), ok(lim.Reserve(ctx, "two", 3))
-	alone := map[string]*core.Reservation{}
+	ok(permits.Acquire(lim, ctx, "expired", 1)) // which charges the three
+	s.advance(3 * time.Hour)                    // and then they do not count any more, but the key has the record
+	refunded := ok(permits.Acquire(lim, ctx, "refunded", 2))
+	ok(permits.Acquire(lim, ctx, "reset", 2))
+	ok(permits.Acquire(lim, ctx, "charged", 2))
+	last := ok(permits.Reserve(lim, ctx, "last", 2))
+	one, two := ok(permits.Reserve(lim, ctx, "two", 2)), ok(permits.Reserve(lim, ctx, "two", 3))
+	alone := map[string]*permits.Any{}
 	for _, key := range []string{"alone-charge", "alone-more", "alone-nothing"} {
-		alone[key] = ok(lim.Reserve(ctx, key, 2))
+		alone[key] = ok(permits.Reserve(lim, ctx, key, 2))
 	}
 
 	c := s.caller(t, lim)

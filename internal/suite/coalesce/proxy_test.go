@@ -14,6 +14,7 @@ import (
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/internal/testkit/check"
 	"github.com/redislimit/redislimit/internal/testkit/gate"
+	"github.com/redislimit/redislimit/internal/testkit/permits"
 	"github.com/redislimit/redislimit/internal/testkit/redisclient"
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
@@ -167,7 +168,7 @@ func TestTwemproxy(t *testing.T) {
 			}
 		}
 		left("at first", 10)
-		charged := must(t)(lim.Acquire(t.Context(), key, 4))
+		charged := must(t)(permits.Acquire(lim, t.Context(), key, 4))
 		left("after a charge", 6)
 		check.OK(t, charged.Cancel(t.Context()))
 		left("after it was taken back", 10)

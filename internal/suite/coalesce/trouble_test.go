@@ -18,6 +18,7 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/check"
 	"github.com/redislimit/redislimit/internal/testkit/gate"
 	"github.com/redislimit/redislimit/internal/testkit/limits"
+	"github.com/redislimit/redislimit/internal/testkit/permits"
 	"github.com/redislimit/redislimit/internal/testkit/redisclient"
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
@@ -249,7 +250,7 @@ func TestCrossSlot(t *testing.T) {
 	s := oneNode(t)
 	lim := core.MustNew(s.client, "slots", append(exactly, tenPerHour)...)
 	must(t)(plain(lim.Peek(t.Context(), "a")))
-	must(t)(lim.Reserve(t.Context(), "loaded", 1)) // the server has both scripts
+	must(t)(permits.Reserve(lim, t.Context(), "loaded", 1)) // the server has both scripts
 	requests := []request{{"a", 1, false}, {"b", 2, false}, {"c", 3, false}, {"d", 1, true}, {"e", 11, false}}
 	all := s.batch(t, lim, requests)
 	for i, left := range []int64{9, 8, 7, 10, 10} {
@@ -260,11 +261,11 @@ func TestCrossSlot(t *testing.T) {
 	all = nil
 	for i := range 32 {
 		q := request{key: fmt.Sprint("later", i), n: 1}
-		all = append(all, start(t.Context(), func(ctx context.Context) (*core.Reservation, error) {
+		all = append(all, start(t.Context(), func(ctx context.Context) (*permits.Any, error) {
 			if i%2 == 0 {
 				return q.of(lim)(ctx)
 			}
-			return lim.Reserve(ctx, q.key, q.n)
+			return permits.Reserve(lim, ctx, q.key, q.n)
 		}))
 	}
 	s.gate.Await(t, len(all)) // all of them at once: none waits for another

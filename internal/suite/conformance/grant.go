@@ -6,11 +6,12 @@ import (
 
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/internal/testkit/limits"
+	"github.com/redislimit/redislimit/internal/testkit/permits"
 )
 
-// A grant is a Reservation, and what it was asked for with.
+// A grant is what was admitted, and by what it was asked for.
 type grant struct {
-	*core.Reservation
+	*permits.Any
 
 	lim      *core.Limiter
 	n        int64
@@ -19,20 +20,20 @@ type grant struct {
 
 // tryAcquire charges n units, and takes slots.
 func tryAcquire(ctx context.Context, lim *core.Limiter, key string, n int64) (grant, error) {
-	r, err := lim.Acquire(ctx, key, n)
+	r, err := permits.Acquire(lim, ctx, key, n)
 	return granted(grant{r, lim, n, false}), err
 }
 
 // tryReserve holds n units, and takes slots.
 func tryReserve(ctx context.Context, lim *core.Limiter, key string, n int64) (grant, error) {
-	r, err := lim.Reserve(ctx, key, n)
+	r, err := permits.Reserve(lim, ctx, key, n)
 	return granted(grant{r, lim, n, true}), err
 }
 
 // granted has the Result of an error be that of a denial.
 func granted(g grant) grant {
-	if g.Reservation == nil {
-		g.Reservation = &core.Reservation{}
+	if g.Any == nil {
+		g.Any = &permits.Any{}
 	}
 	return g
 }

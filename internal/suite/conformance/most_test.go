@@ -16,6 +16,7 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/check"
 	"github.com/redislimit/redislimit/internal/testkit/limits"
 	"github.com/redislimit/redislimit/internal/testkit/mini"
+	"github.com/redislimit/redislimit/internal/testkit/permits"
 	"github.com/redislimit/redislimit/internal/testkit/redisclient"
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
@@ -74,10 +75,10 @@ func mostOf(t *testing.T, client redis.UniversalClient, name string, variants []
 func everyOperation(t *testing.T, lim *core.Limiter, key string) {
 	t.Helper()
 	ctx := t.Context()
-	var r *core.Reservation
-	take := func(n int64, take func(context.Context, string, int64) (*core.Reservation, error)) func() error {
+	var r *permits.Any
+	take := func(n int64, take func(*core.Limiter, context.Context, string, int64) (*permits.Any, error)) func() error {
 		return func() (err error) {
-			if r, err = take(ctx, key, n); err == nil && !r.Allowed {
+			if r, err = take(lim, ctx, key, n); err == nil && !r.Allowed {
 				err = fmt.Errorf("%+v", r.Result)
 			}
 			return err
@@ -87,11 +88,11 @@ func everyOperation(t *testing.T, lim *core.Limiter, key string) {
 		do           func() error
 		units, slots int64 // used afterwards
 	}{
-		{take(2, lim.Acquire), 2, 2},
+		{take(2, permits.Acquire), 2, 2},
 		{func() error { return r.Release(ctx) }, 2, 0},
-		{take(3, lim.Reserve), 5, 3},
+		{take(3, permits.Reserve), 5, 3},
 		{func() error { return r.Cancel(ctx) }, 2, 0},
-		{take(4, lim.Acquire), 6, 4},
+		{take(4, permits.Acquire), 6, 4},
 		{func() error { return r.Cancel(ctx) }, 2, 0},
 		{func() error { return errors.Join(lim.Block(ctx, key, time.Hour), lim.Unblock(ctx, key)) }, 2, 0},
 		{func() error { return lim.Reset(ctx, key) }, 0, 0},

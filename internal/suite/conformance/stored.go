@@ -312,7 +312,7 @@ func (e example) refuses(t *testing.T, s Store, key, value string) {
 	} else {
 		refused("Cancel", open.Cancel(ctx))
 	}
-	if held.Reservation != nil {
+	if held.Any != nil {
 		held.Keep()
 		inside.Core.Driver(lim).Renew()
 		refused("Settle", held.Settle(ctx, 1))

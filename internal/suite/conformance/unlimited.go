@@ -305,7 +305,7 @@ func unlimitedWaits(t *testing.T, s Store) {
 	}
 	res := core.Result{}
 	waiting := hook.Waiting{Key: "k", N: 1, UpTo: time.Minute, Most: 10}
-	if _, err := inside.Core.WaitUpTo(brief, free, waiting, &res); err != nil || !res.Allowed {
+	if _, err := inside.Core.AcquireUpTo(brief, free, waiting, &res); err != nil || !res.Allowed {
 		t.Errorf("a request behind who waits: %+v, %v", res, err)
 	}
 	leave()

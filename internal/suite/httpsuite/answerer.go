@@ -211,22 +211,22 @@ func answersErrors(b *testbed) {
 	b.wantLeft(lim, "asked", 9)
 }
 
-// answersHandles passes Reservations instead of Results: of one key and of several, admitted, denied, and nil after an error.
+// answersHandles passes Permits and Reservations instead of Results: of one key and of several, admitted, denied, and nil after an error.
 func answersHandles(b *testbed) {
-	for name, ask := range map[string]func(ctx context.Context, lim, other *core.Limiter) (*core.Reservation, error){
-		"Acquire": func(ctx context.Context, lim, _ *core.Limiter) (*core.Reservation, error) {
+	for name, ask := range map[string]func(ctx context.Context, lim, other *core.Limiter) (core.Decision, error){
+		"Acquire": func(ctx context.Context, lim, _ *core.Limiter) (core.Decision, error) {
 			return lim.Acquire(ctx, "asked", 1)
 		},
-		"Reserve": func(ctx context.Context, lim, _ *core.Limiter) (*core.Reservation, error) {
+		"Reserve": func(ctx context.Context, lim, _ *core.Limiter) (core.Decision, error) {
 			return lim.Reserve(ctx, "asked", 1)
 		},
-		"ReserveWait": func(ctx context.Context, lim, _ *core.Limiter) (*core.Reservation, error) {
+		"ReserveWait": func(ctx context.Context, lim, _ *core.Limiter) (core.Decision, error) {
 			return lim.ReserveWait(ctx, "asked", 1)
 		},
-		"AcquireAll": func(ctx context.Context, lim, other *core.Limiter) (*core.Reservation, error) {
+		"AcquireAll": func(ctx context.Context, lim, other *core.Limiter) (core.Decision, error) {
 			return core.AcquireAll(ctx, 1, lim.On("asked"), other.On("asked"))
 		},
-		"ReserveAll": func(ctx context.Context, lim, other *core.Limiter) (*core.Reservation, error) {
+		"ReserveAll": func(ctx context.Context, lim, other *core.Limiter) (core.Decision, error) {
 			return core.ReserveAll(ctx, 1, lim.On("asked"), other.On("asked"))
 		},
 	} {
@@ -245,7 +245,7 @@ func answersHandles(b *testbed) {
 			}
 			b.redis.SetError("LOADING secret detail")
 			ans = s.get("/a")
-			if ans.status != http.StatusServiceUnavailable || ans.body == "served" { // with a nil *core.Reservation
+			if ans.status != http.StatusServiceUnavailable || ans.body == "served" { // with a nil *core.Permit or *core.Reservation
 				b.Errorf("status %d, body %q", ans.status, ans.body)
 			}
 			ans.wantHeaders("", "", "", "1")
@@ -256,7 +256,8 @@ func answersHandles(b *testbed) {
 // answersNoDecision passes neither a decision nor an error: the request is not served, and the mistake is logged.
 func answersNoDecision(b *testbed) {
 	for name, nothing := range map[string]core.Decision{
-		"nil": nil, "Result": core.Result{}, "Reservation": (*core.Reservation)(nil), "a new Reservation": new(core.Reservation),
+		"nil": nil, "Result": core.Result{}, "Permit": (*core.Permit)(nil), "a new Permit": new(core.Permit),
+		"Reservation": (*core.Reservation)(nil), "a new Reservation": new(core.Reservation),
 	} {
 		b.each(name, func(b *testbed) {
 			s := b.ask(Answers{}, func(context.Context) (core.Decision, error) { return nothing, nil })

@@ -19,6 +19,7 @@ import (
 	"github.com/redislimit/redislimit/internal/suite/conformance"
 	"github.com/redislimit/redislimit/internal/testkit/check"
 	"github.com/redislimit/redislimit/internal/testkit/limits"
+	"github.com/redislimit/redislimit/internal/testkit/permits"
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
 
@@ -347,14 +348,14 @@ func TestLeaseUnits(t *testing.T) {
 		counted := &wire{Driven: d}
 		l, other := leasePair(t, counted, limit(thousand)) // 8 are used, and one of 8 leased
 		sent := len(counted.sent)
-		use := func(ask func(context.Context, string, int64) (*core.Reservation, error), n int64) *core.Reservation {
-			r, err := ask(context.Background(), "k", n)
+		use := func(ask func(*core.Limiter, context.Context, string, int64) (*permits.Any, error), n int64) *permits.Any {
+			r, err := ask(l.Limiter, context.Background(), "k", n)
 			if err != nil || !r.Allowed || r.Source != core.SourceLease {
 				t.Fatalf("%+v, %v", r, err)
 			}
 			return r
 		}
-		end := func(r *core.Reservation, actual int64) {
+		end := func(r *permits.Any, actual int64) {
 			check.OK(t, r.Settle(context.Background(), actual))
 		}
 		want := func(when string, used int64) {
@@ -362,10 +363,10 @@ func TestLeaseUnits(t *testing.T) {
 				t.Errorf("%d remain %s, want %d", left, when, 1000-8-used)
 			}
 		}
-		spent, canceled := use(l.Acquire, 1), use(l.Acquire, 3)
+		spent, canceled := use(permits.Acquire, 1), use(permits.Acquire, 3)
 		end(canceled, 0)
 		end(canceled, 0) // once
-		nothing, less, late, later := use(l.Reserve, 2), use(l.Reserve, 2), use(l.Reserve, 1), use(l.Reserve, 1)
+		nothing, less, late, later := use(permits.Reserve, 2), use(permits.Reserve, 2), use(permits.Reserve, 1), use(permits.Reserve, 1)
 		end(nothing, 0)
 		end(less, 1)
 		end(less, 1)

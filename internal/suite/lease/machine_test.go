@@ -10,6 +10,7 @@ import (
 	"github.com/redislimit/redislimit/internal/hook"
 	"github.com/redislimit/redislimit/internal/inside"
 	"github.com/redislimit/redislimit/internal/testkit/check"
+	"github.com/redislimit/redislimit/internal/testkit/permits"
 	"github.com/redislimit/redislimit/internal/testkit/spends"
 )
 
@@ -122,7 +123,7 @@ func (m *machine) die() {
 type spend struct {
 	each     []eachSpend // by each limit
 	by       int
-	res      *core.Reservation
+	res      *permits.Any
 	reserved bool
 	admitted int  // the step at which it was, or its lease
 	done     bool // settled or refunded
@@ -219,12 +220,12 @@ func (m *machine) ask(n int64, reserve bool) *spend {
 	of := h.with(m.count, share)
 	lim, err := m.With(of...)
 	check.Need(h.t, err)
-	decide := lim.Acquire
+	decide := permits.Acquire
 	if reserve {
-		decide = lim.Reserve
+		decide = permits.Reserve
 	}
-	var res *core.Reservation
-	x := m.execute(nil, share, func(ctx context.Context) { res, err = decide(ctx, "k", n) })
+	var res *permits.Any
+	x := m.execute(nil, share, func(ctx context.Context) { res, err = decide(lim, ctx, "k", n) })
 	lease := inside.Core.Driver(lim).Latest("k")
 	if _, known := m.granted[lease]; !known {
 		m.granted[lease] = m.taken[share]
@@ -279,7 +280,7 @@ func (m *machine) ask(n int64, reserve bool) *spend {
 		e := &s.each[i]
 		e.Step, e.From, e.Until = x.step, x.at[i], x.at[i]
 	}
-	switch expiries, _ := inside.Core.Held(res); {
+	switch expiries, _ := inside.Core.Held(res.Permit, res.Reservation); {
 	case reserve: // it may be spent until what is held expires, which may be over when the reply comes
 		s.holdUntil(h, expiries, x.step)
 		if h.random.IntN(3) == 0 {
@@ -319,7 +320,7 @@ func (m *machine) settleOne(s *spend) {
 		return
 	}
 	s.done = true
-	_, n := inside.Core.Held(s.res)
+	_, n := inside.Core.Held(s.res.Permit, s.res.Reservation)
 	actual := n + int64(h.random.IntN(3)) - 1
 	late := s.crossed()
 	for i := range s.each {
@@ -362,7 +363,7 @@ func (m *machine) renew() {
 		if !s.reserved || s.done {
 			continue
 		}
-		expiries, _ := inside.Core.Held(s.res)
+		expiries, _ := inside.Core.Held(s.res.Permit, s.res.Reservation)
 		renewed := false
 		for i, expiry := range expiries {
 			renewed = renewed || expiry != s.each[i].expiry

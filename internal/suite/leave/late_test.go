@@ -12,6 +12,7 @@ import (
 
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/internal/testkit/check"
+	"github.com/redislimit/redislimit/internal/testkit/permits"
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
 
@@ -52,9 +53,9 @@ func late(t *check.Round, e *env, contextTimeout bool, opts core.Option, timeout
 	e.quiet(t)
 	e.away(7 * timeout / 5)
 	begun := time.Now()
-	var all []*core.Reservation
+	var all []*permits.Any
 	var mu sync.Mutex
-	keep := func(r *core.Reservation, err error) {
+	keep := func(r *permits.Any, err error) {
 		mu.Lock()
 		defer mu.Unlock()
 		if all = append(all, r); err != nil || r.Source != core.SourceFallback {
@@ -64,11 +65,11 @@ func late(t *check.Round, e *env, contextTimeout bool, opts core.Option, timeout
 	check.Together(n, func(i int) {
 		switch i % 4 {
 		case 0:
-			keep(held.Reserve(t.Context(), "k", units))
+			keep(permits.Reserve(held.Limiter, t.Context(), "k", units))
 		case 1:
-			keep(expires.Reserve(t.Context(), "k", units))
+			keep(permits.Reserve(expires.Limiter, t.Context(), "k", units))
 		default:
-			keep(inFlight.Acquire(t.Context(), "k", 1))
+			keep(permits.Acquire(inFlight.Limiter, t.Context(), "k", 1))
 		}
 	})
 	check.Within(t, e.soon, "Redis has run what was sent", func() bool {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/internal/testkit/check"
+	"github.com/redislimit/redislimit/internal/testkit/permits"
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
 
@@ -20,9 +21,9 @@ const (
 	patient   = 55 * time.Second // the Timeout where no call is to take that long
 )
 
-type take func(l *core.Limiter, ctx context.Context, key string, n int64) (*core.Reservation, error)
+type take func(l *core.Limiter, ctx context.Context, key string, n int64) (*permits.Any, error)
 
-var acquire, reserve take = (*core.Limiter).Acquire, (*core.Limiter).Reserve
+var acquire, reserve take = permits.Acquire, permits.Reserve
 
 // A kind is what callers leave, and how each limit of the key is when all have left.
 type kind struct {

@@ -180,7 +180,7 @@ func TestCostsAboveTheCapacityAreAsInRedis(t *testing.T) {
 		cached := core.MustNew(e.rdb, "as-redis-"+name, append(limits, core.DenyCache(size))...)
 		asked := core.MustNew(e.rdb, "as-redis-"+name, append(limits, core.DenyCache(0))...)
 		repeated := 0
-		var charged *core.Reservation
+		var charged *core.Permit
 		since := map[string]bool{} // keys that were charged since they were forgotten
 		for range 400 {
 			key := fmt.Sprint("k", random.IntN(3))
@@ -231,7 +231,7 @@ func alike(a, b core.Result, charged bool) bool {
 // maxStaleness is for how long the cache repeats a denial, and some time for the call.
 const maxStaleness = time.Second + slack
 
-func acquire(t testing.TB, l *core.Limiter, key string) *core.Reservation {
+func acquire(t testing.TB, l *core.Limiter, key string) *core.Permit {
 	t.Helper()
 	r, err := l.Acquire(t.Context(), key, 1)
 	if err != nil || !r.Allowed || r.Source != core.SourceRedis {
@@ -241,7 +241,7 @@ func acquire(t testing.TB, l *core.Limiter, key string) *core.Reservation {
 }
 
 // giveBack has a key be reset, or what it was charged taken back.
-func giveBack(t testing.TB, l *core.Limiter, key string, charged ...*core.Reservation) {
+func giveBack(t testing.TB, l *core.Limiter, key string, charged ...*core.Permit) {
 	t.Helper()
 	if key == "Reset" {
 		check.OK(t, l.Reset(t.Context(), key))

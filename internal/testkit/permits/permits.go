@@ -1,0 +1,104 @@
+// Package permits lets a test treat a core.Permit and a core.Reservation alike, where it is about the work
+// that both admit and not about the type.
+package permits
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/redislimit/redislimit/core"
+)
+
+// An Any is a core.Permit or a core.Reservation, and how many units it was asked for. Its methods do
+// nothing on nil, and on an Any of a plain Result.
+type Any struct {
+	core.Result
+
+	N           int64
+	Permit      *core.Permit
+	Reservation *core.Reservation
+}
+
+// Acquire is core.Limiter.Acquire.
+func Acquire(l *core.Limiter, ctx context.Context, key string, n int64) (*Any, error) {
+	return OfPermit(n)(l.Acquire(ctx, key, n))
+}
+
+// Reserve is core.Limiter.Reserve.
+func Reserve(l *core.Limiter, ctx context.Context, key string, n int64) (*Any, error) {
+	return OfReservation(n)(l.Reserve(ctx, key, n))
+}
+
+// OfPermit returns a function that makes an Any of n units from the results of a method.
+func OfPermit(n int64) func(*core.Permit, error) (*Any, error) {
+	return func(p *core.Permit, err error) (*Any, error) {
+		if p == nil {
+			return nil, err
+		}
+		return &Any{Result: p.Result, N: n, Permit: p}, err
+	}
+}
+
+// OfReservation is OfPermit for a Reservation.
+func OfReservation(n int64) func(*core.Reservation, error) (*Any, error) {
+	return func(r *core.Reservation, err error) (*Any, error) {
+		if r == nil {
+			return nil, err
+		}
+		return &Any{Result: r.Result, N: n, Reservation: r}, err
+	}
+}
+
+// Settle ends g at a cost of actual units. A Permit can only cost nothing, or what it was asked for.
+func (g *Any) Settle(ctx context.Context, actual int64) error {
+	switch {
+	case g == nil:
+		return nil
+	case g.Reservation != nil:
+		return g.Reservation.Settle(ctx, actual)
+	case g.Permit == nil:
+		return nil
+	case actual == 0 || !g.Allowed: // there is nothing to end after a denial
+		return g.Permit.Cancel(ctx)
+	case actual == g.N:
+		return g.Permit.Release(ctx)
+	}
+	panic(fmt.Sprintf("a Permit of %d units cannot cost %d", g.N, actual))
+}
+
+// Release ends g at the cost that it was asked for.
+func (g *Any) Release(ctx context.Context) error {
+	if g == nil {
+		return nil
+	}
+	return g.Settle(ctx, g.N)
+}
+
+// Cancel ends g, whose work was not done.
+func (g *Any) Cancel(ctx context.Context) error {
+	switch {
+	case g == nil:
+		return nil
+	case g.Reservation != nil:
+		return g.Reservation.Cancel(ctx)
+	}
+	return g.Permit.Cancel(ctx)
+}
+
+// Keep renews what a Reservation holds. A Permit has nothing that needs it.
+func (g *Any) Keep() {
+	if g != nil {
+		g.Reservation.Keep()
+	}
+}
+
+// Context is the method of the Permit or Reservation.
+func (g *Any) Context(ctx context.Context) (context.Context, context.CancelFunc) {
+	switch {
+	case g == nil:
+		return ctx, func() {}
+	case g.Reservation != nil:
+		return g.Reservation.Context(ctx)
+	}
+	return g.Permit.Context(ctx)
+}
