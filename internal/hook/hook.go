@@ -1,6 +1,6 @@
-// Package hook has the types of what package core does for this module alone: for its adapters,
-// admin, limittest, suites and tools. They reach it by package inside, which knows core's own
-// types.
+// Package hook defines what package core does only for other packages of this module: adapters, admin,
+// limittest, suites and tools. They call it through package inside, which binds the type parameters to the
+// types of core.
 package hook
 
 import (
@@ -10,120 +10,123 @@ import (
 	"github.com/redislimit/redislimit/internal/algorithm"
 )
 
-// A Core is package core as this module sees it. The types are core's own of these names, which
-// this package cannot name: core imports it.
+// A Core is package core as the rest of this module sees it. The type parameters are core's types of the
+// same names, which this package cannot name because core imports it.
 type Core[Limiter, Reservation, Result, Option, Limit, Event any] interface {
-	// NewLimit returns the limit of a registered algorithm, whether it has a constructor in core or
-	// not.
+	// NewLimit returns a limit of a registered algorithm, even if core has no constructor for it.
 	NewLimit(k *algorithm.Kind, count int64, period time.Duration, s LimitSettings) Limit
-	// LimitKey returns what the Redis key of a limit ends with.
+	// LimitKey returns the end of the Redis key of a limit.
 	LimitKey(l Limit) string
-	// Wall has a limiter of core.New find the windows of a calendar by a clock of the module's own
-	// suites, which also drive that of Redis.
+	// Wall returns an option for core.New by which the limiter uses the clock now to find the windows of a
+	// calendar. It is for suites that also control the clock of Redis.
 	Wall(now func() time.Time) Option
-	// Driver returns what tests do to a limiter in place of its clocks and timers.
+	// Driver returns functions by which a test replaces a limiter's clocks and timers.
 	Driver(l *Limiter) Driver
-	// NewStub returns the limiter called name that s answers for.
+	// NewStub returns a limiter called name, for which s answers.
 	NewStub(name string, opts []Option, s Stub) (*Limiter, error)
 	// Stub returns the Stub that answers for a limiter, or nil.
 	Stub(l *Limiter) Stub
 
-	// NeedsEnd reports whether a limiter has slots, which are taken until the work ends, whether it
-	// has a queue, where a place may be given back, and units, which may be charged in another
-	// number.
+	// NeedsEnd reports whether a limiter has limits of these kinds: with slots, which stay taken until the
+	// work ends; with a queue, in which a place may be given back; and with units, of which more or fewer
+	// may be charged when the work ends.
 	NeedsEnd(l *Limiter) (slots, queue, units bool)
-	// Looking returns the limiter that decides as l does, and whose denials ban nobody.
+	// Looking returns a limiter that decides like l, but whose denials do not ban.
 	Looking(l *Limiter) *Limiter
-	// WaitUpTo decides about w, and fills res. The Reservation may be nil.
+	// WaitUpTo decides a request that may wait, and sets res. The Reservation is nil if there is nothing to
+	// end.
 	WaitUpTo(ctx context.Context, l *Limiter, w Waiting, res *Result) (*Reservation, error)
-	// SettleLater is Settle, but need not wait for the reply.
+	// SettleLater is like Reservation.Settle, but may return before Redis has replied.
 	SettleLater(ctx context.Context, r *Reservation, actual int64) error
-	// Emit passes an Event of an adapter on to the observers of a limiter, with the limiter's name.
+	// Emit notifies the observers of a limiter of an adapter's Event, and sets the Event's limiter name.
 	Emit(ctx context.Context, l *Limiter, e Event)
-	// CountsAs reports whether two limiters have the same counts.
+	// CountsAs reports whether two limiters share their counts.
 	CountsAs(l, other *Limiter) bool
-	// WarnOnce logs a message, and those of its name not again.
+	// WarnOnce logs a warning. The limiter, and those that share its state, log each message once.
 	WarnOnce(ctx context.Context, l *Limiter, message string)
-	// ErrorMinutely logs an error, and how many requests had one with this message, once a minute
-	// at most.
+	// ErrorMinutely logs an error at most once per minute for each message, with the number of requests
+	// that had an error with this message.
 	ErrorMinutely(ctx context.Context, l *Limiter, message string, err error)
 
 	// Inspect returns what package admin shows of a limiter.
 	Inspect(l *Limiter) Inspection
-	// HeldOf returns how many units are held for a key, of each limit that counts any, by the limit's
-	// name. It may ask Redis.
+	// HeldOf returns how many units are held for a key, by the name of each limit that holds any. It may
+	// call Redis.
 	HeldOf(ctx context.Context, l *Limiter, key string) (map[string]int64, error)
-	// Held returns until when units are held for a reservation, of each limit (nothing if none
-	// are), and how many were charged or reserved.
+	// Held returns until when each limit holds units for a reservation, and how many units were charged or
+	// reserved. expiries is empty if nothing is held.
 	Held(r *Reservation) (expiries []int64, n int64)
-	// Scripts returns the scripts of a limiter over Redis: for a call, for a batch, and for one by
-	// limits of different numbers.
+	// Scripts returns the scripts of a limiter that uses Redis: for a single call, for a batch, and for a
+	// batch of calls by limits with different numbers.
 	Scripts(l *Limiter) (call, batch, mixed string)
 }
 
-// Registered is the Core of package core, which sets it as it is initialized.
+// Registered is the Core that package core provides. Core sets it during its initialization.
 var Registered any
 
-// LimitSettings are what the options of a core.Limit set; zero is the default.
+// LimitSettings are the settings of a core.Limit that its options set. Zero values are the defaults.
 type LimitSettings struct {
 	Burst   int64
 	Aligned bool
 	Name    string
 }
 
-// A Driver is what tests do to a core.Limiter in place of its clocks and timers.
+// A Driver lets a test replace the clocks and timers of a core.Limiter.
 type Driver struct {
-	// Renew renews at once all that is kept from expiring, as the limiter does now and then.
+	// Renew renews at once everything that the limiter keeps from expiring.
 	Renew func()
-	// Clock has what is held go by a clock of a test.
+	// Clock makes the renewals use a test's clock.
 	Clock func(now func() time.Time)
-	// Drive has leases go by clocks of a test, and closes and renews none in the background.
-	// Renewals and settlements are sent one after the other.
+	// Drive makes leases use a test's clocks, and stops closing and renewing them in the background.
+	// Renewals and settlements are then sent one after the other.
 	Drive func(wall, mono func() time.Duration)
-	// Heat has a key be hot when it was asked for so often, and a lease take such a share.
+	// Heat sets after how many requests a key is hot, and which share of the remaining units a lease takes:
+	// 1/share.
 	Heat func(asks, share int64)
-	// CloseOld closes the leases whose time has come.
+	// CloseOld closes the leases that are due to be closed.
 	CloseOld func()
 	// Abandon forgets all leases, as if the process had died.
 	Abandon func()
 	// Open returns how many leases are open.
 	Open func() int
-	// Latest identifies the lease of a key.
+	// Latest returns a value that identifies the latest lease of a key.
 	Latest func(key string) any
 }
 
-// Canceled is the cost with which SettleLater cancels: with And that is more than a cost of 0.
+// Canceled is the cost that makes SettleLater cancel. It differs from a cost of 0 if several keys were
+// reserved together: keys with a cost of their own (see core.Keyed.Cost) are charged by a settlement of 0,
+// but not by a cancellation.
 const Canceled = -1
 
-// An Inspection is what package admin shows of a *core.Limiter that nobody else needs.
+// An Inspection is the part of what package admin shows of a *core.Limiter that only admin needs.
 type Inspection struct {
-	Policy  string // that decides in an outage; empty without Redis
-	Bans    bool   // it has the option Ban
+	Policy  string // the outage policy; empty for a limiter without Redis
+	Bans    bool   // whether the limiter has the option Ban
 	Servers []ServerState
 }
 
-// A ServerState is what this process knows of a server.
+// A ServerState is what this process knows about a server.
 type ServerState struct {
 	Addr  string
-	State string // "up", "doubted" (a call failed, and probes find out), "down"
+	State string // "up", "down", or "doubted": a call failed, and probes are finding out why
 	Since time.Time
-	Cause error // why it is not up
+	Cause error // why the server is not up
 }
 
-// A Waiting is what a request asks for that may wait.
+// A Waiting describes a request that may wait.
 type Waiting struct {
 	Key     string
 	N       int64
-	Reserve bool          // it is settled when its true cost is known
-	UpTo    time.Duration // it waits
-	Most    int           // requests that may wait at a time
+	Reserve bool          // whether the units are reserved, and settled when their true cost is known
+	UpTo    time.Duration // how long the request may wait
+	Most    int           // how many requests may wait at a time
 }
 
-// A WrongLimitError is the error of core.Limiter.With, and of core.AllowAll about limits that cannot
-// decide together.
+// A WrongLimitError is the error of core.Limiter.With, and of core.AllowAll if limits cannot decide
+// together.
 type WrongLimitError struct{ Err error }
 
 func (e *WrongLimitError) Error() string { return e.Err.Error() }
 
-// Unwrap returns what is wrong.
+// Unwrap returns Err.
 func (e *WrongLimitError) Unwrap() error { return e.Err }
