@@ -14,19 +14,19 @@ import (
 	"github.com/redislimit/redislimit/internal/inside"
 )
 
-// maxBody bounds what is posted.
+// maxBody is the size, in bytes, of the largest accepted body.
 const maxBody = 64 << 10
 
-// posted is what is posted: a key in one of three ways.
+// posted is the body of a POST. It names a key by Key, ID or Parts.
 type posted struct {
 	Limiter string `json:"limiter"`
 	Key     string `json:"key"`
-	ID      []byte `json:"id"` // the key whatever its bytes are, in base64
+	ID      []byte `json:"id"` // the key in base64, whatever its bytes are
 	Parts   []part `json:"parts"`
-	For     string `json:"for"` // of block, such as "1h30m"
+	For     string `json:"for"` // the duration of a block, such as "1h30m"
 }
 
-// actions are what is done to a key.
+// actions are the things that can be done to a key, by name.
 var actions = map[string]func(ctx context.Context, l *core.Limiter, key string, d time.Duration) error{
 	"lookup": func(context.Context, *core.Limiter, string, time.Duration) error { return nil },
 	"reset": func(ctx context.Context, l *core.Limiter, key string, _ time.Duration) error {
@@ -40,7 +40,7 @@ var actions = map[string]func(ctx context.Context, l *core.Limiter, key string, 
 	},
 }
 
-// act does what is posted, and replies how the key is then.
+// act carries out the posted action, and replies with the state of the key afterwards.
 func (h *handler) act(w http.ResponseWriter, r *http.Request, name string) {
 	var (
 		p   posted
@@ -82,7 +82,7 @@ func logDone(r *http.Request, l *core.Limiter, name, key string, d time.Duration
 	l.Logger().Log(r.Context(), slog.LevelInfo, "redislimit: admin: "+name, attrs...)
 }
 
-// A refusal is the error of a request that is not looked at further.
+// A refusal is an error with the HTTP status of its response.
 type refusal struct {
 	status int
 	text   string
@@ -101,8 +101,9 @@ func statusOf(err error) int {
 	return http.StatusBadRequest
 }
 
-// read reads what is posted, and returns its limiter. A form of another site can post no JSON, and
-// a script there is asked about by its browser first.
+// read reads the body into p, and returns the limiter that it names. Other sites cannot make a browser post
+// JSON: a form cannot post it, and a browser first asks this server before it lets another site's script do
+// so.
 func (h *handler) read(w http.ResponseWriter, r *http.Request, p *posted) (*core.Limiter, error) {
 	if err := h.origin.Check(r); err != nil {
 		return nil, refusal{http.StatusForbidden, err.Error()}
@@ -122,7 +123,7 @@ func (h *handler) read(w http.ResponseWriter, r *http.Request, p *posted) (*core
 	return seen.limiter, nil
 }
 
-// keyPosted returns the key that is posted.
+// keyPosted returns the key that p names.
 func (w *Watch) keyPosted(p posted) (string, error) {
 	switch {
 	case p.Key != "":
@@ -133,31 +134,31 @@ func (w *Watch) keyPosted(p posted) (string, error) {
 	return w.keyOf(p.Parts)
 }
 
-// A state is how a key stands. Times to wait are in seconds; -1 is for ever.
+// A state is the state of a key. Durations are in seconds; -1 means never.
 type state struct {
 	Limiter    string       `json:"limiter"`
 	Key        string       `json:"key"`
 	ID         []byte       `json:"id"`
-	At         time.Time    `json:"at"` // by the clock of who says so
+	At         time.Time    `json:"at"` // by the clock of the decision's source
 	Source     string       `json:"source"`
-	Allowed    bool         `json:"allowed"` // a request of cost 1 would be
+	Allowed    bool         `json:"allowed"` // whether a request of cost 1 would be allowed
 	RetryAfter float64      `json:"retryAfter"`
 	Banned     *time.Time   `json:"bannedUntil,omitempty"`
-	Limits     []limitState `json:"limits"` // none where FailOpen admits everything
+	Limits     []limitState `json:"limits"` // empty if FailOpen admits everything
 }
 
 type limitState struct {
 	Limit      string  `json:"limit"`
 	Allowed    bool    `json:"allowed"`
-	Unlimited  bool    `json:"unlimited,omitempty"` // it has none of the following
+	Unlimited  bool    `json:"unlimited,omitempty"` // the fields below are not set then
 	Capacity   int64   `json:"capacity"`
 	Remaining  int64   `json:"remaining"`
-	Held       int64   `json:"held"` // of what is used: reserved, or slots
+	Held       int64   `json:"held"` // used units that are only reserved, or slots
 	RetryAfter float64 `json:"retryAfter"`
 	ResetAfter float64 `json:"resetAfter"`
 }
 
-// stateOf returns how a key stands.
+// stateOf returns the state of a key.
 func stateOf(ctx context.Context, l *core.Limiter, key string) (state, error) {
 	res, err := l.Peek(ctx, key)
 	if err != nil {
@@ -189,7 +190,7 @@ func stateOf(ctx context.Context, l *core.Limiter, key string) (state, error) {
 		switch {
 		case limit == core.Unlimited():
 			s.Limits = append(s.Limits, limitState{Limit: limit.String(), Allowed: !res.Banned, Unlimited: true})
-		case decides: // else it is beside a limit of 0
+		case decides: // otherwise the limit stands beside a limit of 0
 			s.Limits = append(s.Limits, limitState{
 				limit.String(), each.Allowed, false, each.Limit, each.Remaining, held[each.LimitName], seconds(each.RetryAfter), seconds(each.ResetAfter),
 			})

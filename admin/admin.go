@@ -1,5 +1,5 @@
-// Package admin shows what rate limiters do, on a page for the people who run them: who is denied,
-// how much, how fast decisions are, how Redis is. A key can be looked up, reset, blocked and
+// Package admin provides a web page for operators. It shows which requests rate limiters deny, how many,
+// how fast decisions are, and the state of Redis. On the page, a key can be looked up, reset, blocked and
 // unblocked.
 //
 //	watch := admin.NewWatch()
@@ -7,8 +7,8 @@
 //	watch.Add(lim)
 //	http.Handle("/limits/", admin.Handler(mayAdminister, watch))
 //
-// What it counts is that of this process, of the last minutes, in bounded memory. Of Redis it asks
-// only for a key that is looked up or changed; it never scans.
+// The page shows what this process has counted in the last minutes, in bounded memory. It calls Redis only
+// for a key that is looked up or changed, and never scans.
 package admin
 
 import (
@@ -26,27 +26,30 @@ import (
 //go:embed web
 var web embed.FS
 
-// policy lets the page load only files of this handler, run no inline script, write no HTML by
-// script, and be in no frame: a page around it could have its buttons clicked.
+// policy lets the page load only the files of this handler. The page may not run inline scripts, write HTML
+// by script, or be shown in a frame: a page around it could trick an administrator into clicking its
+// buttons.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; " +
 	"frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 
-// Handler returns the page of what watch has seen, and the JSON beside it. Mount it at any path
-// that ends with a slash. It changes nothing by GET, and refuses a POST of another origin.
+// Handler returns a handler for the page, which shows what watch has counted, and for the JSON that the
+// page uses. Mount it at any path that ends with a slash. A GET changes nothing, and a POST from another
+// origin is refused.
 //
-// allow is asked for each request, and says who may see all keys, and change them: let it check a
-// session of your administrators. It must not let in all that a network or a machine sends:
-// browsers there send requests for any site. Neither allow nor watch can be nil.
+// allow is called for each request. It reports whether the request may see and change all keys: let it
+// check a session of your administrators. It must not allow every request that comes from a network or a
+// machine, because browsers there also send requests for other sites. Handler panics if allow or watch is
+// nil.
 //
 //	GET   ./           the page
-//	GET   ./data.json  what it shows
+//	GET   ./data.json  the page's data
 //	POST  ./lookup     {"limiter": "api", "key": "user:alice"}, or {"limiter": "api", "parts": [{"by": "user", "value": "alice"}]}
 //	POST  ./reset      the same
 //	POST  ./block      the same, with "for": "1h"; see [core.Limiter.Block]
 //	POST  ./unblock    the same
 //
-// What is posted is JSON, and its answer is how the key is then. Each change is logged by the
-// limiter's logger, with the request's context, the key and the peer's address.
+// The body of a POST is JSON, and the response is the state of the key afterwards. The limiter's logger
+// logs each change, with the request's context, the key and the peer's address.
 func Handler(allow func(*http.Request) bool, watch *Watch) http.Handler {
 	switch {
 	case allow == nil:
@@ -76,7 +79,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "You may not see this.", http.StatusForbidden)
 		return
 	}
-	name := r.URL.Path[strings.LastIndexByte(r.URL.Path, '/')+1:] // wherever it is mounted
+	name := r.URL.Path[strings.LastIndexByte(r.URL.Path, '/')+1:] // wherever the handler is mounted
 	_, acts := actions[name]
 	switch {
 	case acts && r.Method == http.MethodPost:
@@ -97,8 +100,8 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// file replies with a file of the page. An http.FileServer would take Cache-Control away where
-// there is none.
+// file replies with a file of the page. It does not use http.FileServer, which removes Cache-Control from
+// the response to a missing file.
 func file(w http.ResponseWriter, name string) {
 	content, err := web.ReadFile("web/" + name)
 	if err != nil {
@@ -106,7 +109,7 @@ func file(w http.ResponseWriter, name string) {
 		return
 	}
 	w.Header().Set("Content-Type", mime.TypeByExtension(path.Ext(name)))
-	_, _ = w.Write(content) //nolint:gosec // a file of ours
+	_, _ = w.Write(content) //nolint:gosec // a file of this package
 }
 
 func reply(w http.ResponseWriter, status int, value any) {
@@ -117,5 +120,5 @@ func reply(w http.ResponseWriter, status int, value any) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_, _ = w.Write(body) // it fails if the client has left
+	_, _ = w.Write(body) // fails if the client has left
 }

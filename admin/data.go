@@ -12,25 +12,25 @@ import (
 	"github.com/redislimit/redislimit/internal/inside"
 )
 
-// data is what the page shows.
+// data is everything that the page shows.
 type data struct {
-	Process  string        `json:"process"` // behind a load balancer the next answer may be another's
+	Process  string        `json:"process"` // shown because the next response may come from another process, behind a load balancer
 	At       time.Time     `json:"at"`
 	Limiters []limiterData `json:"limiters"`
-	Kinds    []kind        `json:"kinds"` // by which keys are looked up
+	Kinds    []kind        `json:"kinds"` // the ways to look a key up
 }
 
-// limiterData is what was counted of a limiter in the last 5 minutes, and of its keys since
+// limiterData has what was counted for a limiter in the last 5 minutes. Its keys were counted since
 // KeysSince.
 type limiterData struct {
 	Name       string         `json:"name"`
 	Limits     []string       `json:"limits"`
-	Outage     string         `json:"outage,omitempty"` // the outage policy; none in memory
-	Bans       bool           `json:"bans"`             // keys can be blocked
+	Outage     string         `json:"outage,omitempty"` // the outage policy; empty for a limiter in memory
+	Bans       bool           `json:"bans"`             // whether keys can be blocked
 	Decisions  []uint32       `json:"decisions"`        // in each second, the oldest first
 	Denied     []uint32       `json:"denied"`
-	Sources    map[string]int `json:"sources"` // who made the decisions; "error" if nobody could
-	P50        float64        `json:"p50"`     // in seconds; 0 if there is nothing
+	Sources    map[string]int `json:"sources"` // how many decisions each source made; "error" counts failures
+	P50        float64        `json:"p50"`     // in seconds; 0 without decisions
 	P99        float64        `json:"p99"`
 	Servers    []serverData   `json:"servers"`
 	KeysSince  time.Time      `json:"keysSince"`
@@ -45,15 +45,15 @@ type serverData struct {
 	Error string     `json:"error,omitempty"`
 }
 
-// keyData is a key with how often it was counted since it is kept: from Count-Over to Count times.
+// keyData is a key with its count since KeysSince. The true count is between Count-Over and Count.
 type keyData struct {
 	Key   string `json:"key"`
-	ID    []byte `json:"id,omitempty"` // the same, whatever its bytes are; none if the key may be cut
+	ID    []byte `json:"id,omitempty"` // the bytes of Key; empty if Key may have been cut
 	Count int64  `json:"count"`
 	Over  int64  `json:"over,omitempty"`
 }
 
-// process is the name of this process.
+// process names this process.
 var process = func() string {
 	host, _ := os.Hostname()
 	return host + ":" + strconv.Itoa(os.Getpid())
@@ -70,7 +70,7 @@ func (w *Watch) data() data {
 }
 
 func (s *watched) data(began time.Time, now time.Duration) limiterData {
-	// what core tells this module alone: the outage policy, whether there are bans, and its servers
+	// The outage policy, the bans and the servers are not in core's API.
 	seen := inside.Core.Inspect(s.limiter)
 	d := limiterData{
 		Name: s.limiter.Name(), Outage: seen.Policy, Bans: seen.Bans, Sources: map[string]int{}, Servers: []serverData{},
@@ -98,7 +98,7 @@ func (s *watched) data(began time.Time, now time.Duration) limiterData {
 	return d
 }
 
-// count adds the counts of a second.
+// count adds the counts of one second.
 func (d *limiterData) count(i int, counts []atomic.Uint32) {
 	for was := range countFailed + 1 {
 		n := counts[was].Load()
@@ -115,8 +115,8 @@ func (d *limiterData) count(i int, counts []atomic.Uint32) {
 	d.Denied[i] = counts[countDenied].Load()
 }
 
-// latency returns the median and the 99th percentile of what is shown, in seconds, with the slot of
-// now.
+// latency returns the median and the 99th percentile of the latencies in the last 5 minutes, in seconds.
+// The slot of now counts as well.
 func (s *watched) latency(now time.Duration) (p50, p99 float64) {
 	var sums [latencyBuckets]uint64
 	var all uint64

@@ -10,17 +10,17 @@ import (
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
-// A kind is one of the ways to name a key.
+// A kind is a way to name a key.
 type kind struct {
 	By    string `json:"by"`              // its name in JSON
-	Label string `json:"label"`           // and on the page
-	Name  string `json:"name,omitempty"`  // what its name is the name of; empty if it has none
-	Value string `json:"value,omitempty"` // an example of its value; empty if it has none
+	Label string `json:"label"`           // its name on the page
+	Name  string `json:"name,omitempty"`  // what Name of a part means, such as a header; empty if a part has none
+	Value string `json:"value,omitempty"` // an example of a part's value; empty if a part has none
 
 	key func(name, value string) (string, error)
 }
 
-// kinds are those of package keyfunc. ForJoin is several of them.
+// kinds has the kinds of keys that package keyfunc makes. Keys of ForJoin consist of several parts.
 var kinds = []kind{
 	{"key", "Key", "", "user:alice", func(_, v string) (string, error) { return v, nil }},
 	{"ip", "IP address", "", "192.0.2.1, or 2001:db8::/56", ipKey},
@@ -41,7 +41,7 @@ func plain(key func(string) string) func(_, v string) (string, error) {
 	return func(_, v string) (string, error) { return key(v), nil }
 }
 
-// ipKey takes an address, or a network of keyfunc.IPv4Prefix or IPv6Prefix.
+// ipKey accepts an address, or a network as IPv4Prefix and IPv6Prefix of package keyfunc count it.
 func ipKey(_, v string) (string, error) {
 	network, err := netip.ParsePrefix(v)
 	if err != nil {
@@ -66,8 +66,9 @@ func peerKey(_, v string) (string, error) {
 	return keyfunc.ForPeer(addr), nil
 }
 
-// LookUp has the page look keys up by one more thing, under a label, where a key function of the
-// program makes them: package admin does not know the secret of an API key's digest.
+// LookUp adds a way to look a key up on the page, under a label. key returns the key for a value that a
+// person enters. Use it for keys that package admin cannot make, such as the digest of an API key with a
+// secret:
 //
 //	watch.LookUp("API key, ours", func(value string) string {
 //		return keyfunc.ForAPIKey(value, keyfunc.Secret(secret))
@@ -82,14 +83,14 @@ func (w *Watch) LookUp(label string, key func(value string) string) {
 	w.kinds.Store(&with)
 }
 
-// A part is what a key is made of; a key of several is joined.
+// A part is one of the parts of a key. A key of several parts is joined.
 type part struct {
 	By    string `json:"by"`
 	Name  string `json:"name"`
 	Value string `json:"value"`
 }
 
-// keyOf returns the key that the key function of a middleware makes of parts.
+// keyOf returns the key that a middleware's key function makes of parts.
 func (w *Watch) keyOf(parts []part) (string, error) {
 	keys, kinds := make([]string, len(parts)), *w.kinds.Load()
 	for i, p := range parts {
@@ -115,8 +116,8 @@ func (w *Watch) keyOf(parts []part) (string, error) {
 	return keyfunc.ForJoin(keys...), nil
 }
 
-// keyOf makes the key of a part. Package keyfunc panics where a program has made a mistake; here a
-// person has.
+// keyOf returns the key of a part. It turns a panic of package keyfunc into an error: here the mistake is a
+// person's and not the program's.
 func (k kind) keyOf(p part) (key string, err error) {
 	defer func() {
 		if value := recover(); value != nil {

@@ -6,20 +6,21 @@ import (
 	"time"
 )
 
-// A ring counts several things in each of its slots of time, the last ones of which it keeps.
-// Counting takes no lock, but for the first in a slot.
+// A ring counts several things in slots of time, and keeps the latest slots. Counting takes no lock, except
+// for the first count in a slot.
 type ring struct {
 	every time.Duration
-	mu    sync.Mutex // held while a slot becomes another one
+	mu    sync.Mutex // held while a slot is reused for a later time
 	slots []slot
 }
 
 type slot struct {
-	number atomic.Int64 // of the time since the Watch began, from 1
+	number atomic.Int64 // counts the slots since the Watch began, from 1
 	counts []atomic.Uint32
 }
 
-// newRing returns one that keeps n slots of so many counts, and the present one.
+// newRing returns a ring that keeps the present slot and n slots before it, with the given number of counts
+// in each.
 func newRing(every time.Duration, n, counts int) *ring {
 	r := &ring{every: every, slots: make([]slot, n+1)}
 	for i := range r.slots {
@@ -28,7 +29,7 @@ func newRing(every time.Duration, n, counts int) *ring {
 	return r
 }
 
-// at returns the counts of an instant, since the Watch began.
+// at returns the counts of the slot at now, the time since the Watch began.
 func (r *ring) at(now time.Duration) []atomic.Uint32 {
 	number := int64(now/r.every) + 1
 	s := &r.slots[number%int64(len(r.slots))]
@@ -41,7 +42,7 @@ func (r *ring) at(now time.Duration) []atomic.Uint32 {
 func (r *ring) begin(s *slot, number int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if s.number.Load() >= number { // of another caller, or the caller was late
+	if s.number.Load() >= number { // another caller has begun the slot, or this caller is late
 		return
 	}
 	for i := range s.counts {
@@ -50,8 +51,7 @@ func (r *ring) begin(s *slot, number int64) {
 	s.number.Store(number)
 }
 
-// last calls f with each slot before the present one in which something was counted, the oldest
-// first.
+// last calls f with each slot before the present one in which something was counted, the oldest first.
 func (r *ring) last(now time.Duration, f func(i int, counts []atomic.Uint32)) {
 	n, present := int64(len(r.slots)), int64(now/r.every)+1
 	for i := range n - 1 {

@@ -11,15 +11,15 @@ import (
 )
 
 const (
-	topShards = 8               // each under a lock of its own
-	perShard  = 64              // keys that each counts
-	topPeriod = 5 * time.Minute // this one and the one before are shown
-	maxKey    = 512             // bytes that are kept of a key: one that begins alike is taken for the same
+	topShards = 8               // each with a lock of its own
+	perShard  = 64              // how many keys each shard counts
+	topPeriod = 5 * time.Minute // the present period and the one before are shown
+	maxKey    = 512             // how many bytes of a key are kept; longer keys with the same beginning count as one
 )
 
-// A top finds the keys that are asked for and denied most often, in bounded memory: by Space-Saving
-// sketches (Metwally, Agrawal and El Abbadi, 2005) in each shard. A key that has more than a 64th
-// of what is counted there is among them.
+// A top finds the keys that are requested and denied most often, in bounded memory. Each shard uses
+// Space-Saving sketches (Metwally, Agrawal and El Abbadi, 2005). A key with more than 1/64 of the requests
+// in its shard is always found.
 type top struct {
 	seed   maphash.Seed
 	shards [topShards]topShard
@@ -28,29 +28,29 @@ type top struct {
 type topShard struct {
 	sync.Mutex
 
-	number      int64 // that of the period of now
+	number      int64 // the number of the present period
 	now, before [sketches]sketch
 }
 
-// What keys are counted for.
+// The reasons for which keys are counted.
 const (
 	asked = iota
 	denied
 	sketches
 )
 
-// A sketch is a heap by the counts that were last looked at, the smallest first.
+// A sketch is a heap of keys, ordered by the counts that it has last looked at, with the smallest first.
 type sketch struct {
 	byKey map[string]*counted
 	heap  []*counted
 }
 
-// A counted is a key with how often it was counted. That may be too many by over: the count of the
-// key that it replaced.
+// A counted is a key with its count. The count may be too high, by at most over: the count of the key that
+// this key has replaced.
 type counted struct {
 	key         string
 	count, over int64
-	seen        int64 // its count when the heap looked at it: most counts then take no time there
+	seen        int64 // the count by which the heap has ordered it, so that most increments need not change the heap
 }
 
 func newTop() *top {
@@ -64,7 +64,7 @@ func newTop() *top {
 	return t
 }
 
-// add counts a key at an instant, since the Watch began.
+// add counts a request for key at now, the time since the Watch began.
 func (t *top) add(key string, now time.Duration, isDenied bool) {
 	if len(key) > maxKey {
 		key = key[:maxKey]
@@ -79,7 +79,7 @@ func (t *top) add(key string, now time.Duration, isDenied bool) {
 	}
 }
 
-// turn has the sketches be those of an instant.
+// turn makes now the period of the sketches s.now, and the period before it the period of s.before.
 func (s *topShard) turn(now time.Duration) {
 	number := int64(now / topPeriod)
 	if number <= s.number {
@@ -106,7 +106,7 @@ func (k *sketch) add(key string) {
 		c.count++
 		return
 	}
-	key = strings.Clone(key) // it may be a part of something large
+	key = strings.Clone(key) // it may be a part of a large string
 	if len(k.heap) < perShard {
 		c := &counted{key: key, count: 1, seen: 1}
 		heap.Push(k, c)
@@ -124,16 +124,16 @@ func (k *sketch) add(key string) {
 	k.byKey[key] = least
 }
 
-// The methods of heap.Interface.
+// The following methods implement heap.Interface.
 
 func (k *sketch) Len() int           { return len(k.heap) }
 func (k *sketch) Less(i, j int) bool { return k.heap[i].seen < k.heap[j].seen }
-func (k *sketch) Pop() any           { return nil } // nothing is popped
+func (k *sketch) Pop() any           { return nil } // never called: nothing is removed
 func (k *sketch) Swap(i, j int)      { k.heap[i], k.heap[j] = k.heap[j], k.heap[i] }
 func (k *sketch) Push(c any)         { k.heap = append(k.heap, c.(*counted)) } //nolint:forcetypeassert // add pushes it
 
-// most returns the keys with the n highest counts of what, of this period and the one before, and
-// when that began.
+// most returns the n keys with the highest counts in the present period and the one before, and when the
+// earlier of the two began.
 func (t *top) most(what, n int, now time.Duration) (all []counted, since time.Duration) {
 	for i := range t.shards {
 		s := &t.shards[i]

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestSketch adds random keys, some more often than others, and compares with exact counts what the sketch promises.
+// TestSketch adds random keys, some more often than others, and checks the promised bounds against exact
+// counts.
 func TestSketch(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(50) {

@@ -11,21 +11,21 @@ import (
 	"github.com/redislimit/redislimit/core"
 )
 
-// A Watch counts what limiters decide in this process: how many, how fast, by whom and for which
-// keys. [Handler] shows it. It is safe for concurrent use.
+// A Watch counts the decisions of limiters in this process: how many there were, how long they took, who
+// made them and for which keys. [Handler] shows the counts. A Watch is safe for concurrent use.
 //
-// Its memory is bounded: for each limiter about 40 kB and 2,048 keys, each by its first 512 bytes.
-// Counts of keys are exact while there are few; of many, one with 2 % of the requests is always
-// found. Latencies of 256 ns to two minutes are too high by a quarter at most.
+// Its memory is bounded: for each limiter, it takes about 40 kB and the first 512 bytes of each of at most
+// 2,048 keys. The counts of keys are exact while there are few keys. With many keys, a key with 2 % of the
+// requests is always found. Latencies between 256 ns and 2 minutes are overstated by at most a quarter.
 type Watch struct {
 	began  time.Time
 	byName atomic.Pointer[map[string]*watched] // copied when it changes
-	kinds  atomic.Pointer[[]kind]              // by which keys are looked up; copied when it changes
+	kinds  atomic.Pointer[[]kind]              // the ways to look a key up; copied when it changes
 
-	mu sync.Mutex // held where these change
+	mu sync.Mutex // held while byName or kinds is replaced
 }
 
-// NewWatch returns a Watch of no limiter yet.
+// NewWatch returns a Watch without limiters.
 func NewWatch() *Watch {
 	w := &Watch{began: time.Now()}
 	w.byName.Store(&map[string]*watched{})
@@ -33,9 +33,9 @@ func NewWatch() *Watch {
 	return w
 }
 
-// Add has limiters be on the page, each by its name: a later one of the same name takes the place
-// of the one before. What they decide is counted from then on, if they have [Watch.Observe], too.
-// Keys are looked up by the limits given to core.New, not by those of With.
+// Add puts limiters on the page, each under its name. A limiter replaces an earlier one of the same name.
+// Decisions are counted from then on, if the limiter also has the option [core.ObserveKeys] with
+// [Watch.Observe]. Keys are looked up by the limits that were given to core.New, not by the limits of With.
 func (w *Watch) Add(limiters ...*core.Limiter) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -49,8 +49,9 @@ func (w *Watch) Add(limiters ...*core.Limiter) {
 	w.byName.Store(&byName)
 }
 
-// Observe counts a decision: it is for the option [core.ObserveKeys]. Keys are personal data, and
-// the page shows those that are asked for most. If it must not, pass none:
+// Observe counts a decision. Pass it to the option [core.ObserveKeys]. The page then shows the keys that
+// are requested most often. Keys are personal data: if the page must not show them, use this option
+// instead, which passes no keys:
 //
 //	core.Observe(func(ctx context.Context, e core.Event) { watch.Observe(ctx, "", e) })
 func (w *Watch) Observe(_ context.Context, key string, e core.Event) {
@@ -62,22 +63,22 @@ func (w *Watch) Observe(_ context.Context, key string, e core.Event) {
 	}
 }
 
-// What is kept of a limiter, besides the keys.
+// The following is kept for each limiter, besides the keys.
 const (
 	shownSeconds = 300
 	everyLatency = 10 * time.Second
 	latencies    = shownSeconds / 10
 )
 
-// The counts of a second: decisions by each core.Source, of which SourceUncounted is the last, and
-// then these.
+// The counts of a second: first the decisions by each core.Source, of which SourceUncounted is the last,
+// and then the following.
 const (
-	countFailed = int(core.SourceUncounted) + 1 + iota // decisions that were none: an error
+	countFailed = int(core.SourceUncounted) + 1 + iota // decisions that failed with an error
 	countDenied
 	counts
 )
 
-// A watched is a limiter with what was counted of it.
+// A watched is a limiter with its counts.
 type watched struct {
 	limiter       *core.Limiter
 	seconds, took *ring
@@ -106,7 +107,7 @@ func (s *watched) decided(now time.Duration, key string, e *core.Event) {
 	}
 }
 
-// Latencies are counted in four buckets for each power of two, of 64 ns and more.
+// Latencies are counted in four buckets for each power of two, from 64 ns.
 const (
 	latencyUnit    = 64 * time.Nanosecond
 	latencyBuckets = 4 * 30

@@ -23,7 +23,7 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
 
-// A shown is what data.json has of a limiter.
+// A shown is the part of data.json about one limiter.
 type shown struct {
 	Name       string         `json:"name"`
 	Outage     string         `json:"outage"`
@@ -57,7 +57,7 @@ func (s shown) sums() (decisions, denied int) {
 	return decisions, denied
 }
 
-// see returns what the page shows of its limiters.
+// see returns the page's data about its limiters.
 func see(t *testing.T, h http.Handler) []shown {
 	t.Helper()
 	var data struct {
@@ -70,7 +70,7 @@ func see(t *testing.T, h http.Handler) []shown {
 	return data.Limiters
 }
 
-// TestCounts has a limiter decide for some minutes, and looks at what is shown of each second.
+// TestCounts lets a limiter decide for some minutes, and checks the data of each second.
 func TestCounts(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -110,7 +110,7 @@ func TestCounts(t *testing.T) {
 				t.Errorf("%q, want %q", words, name)
 			}
 		}
-		time.Sleep(4*time.Minute + 50*time.Second) // of the 12 seconds 2 are over
+		time.Sleep(4*time.Minute + 50*time.Second) // 2 of the 12 seconds are then too old
 		if decisions, _ := see(t, h)[0].sums(); decisions != 110 {
 			t.Errorf("later: %d decisions", decisions)
 		}
@@ -128,7 +128,7 @@ func TestCounts(t *testing.T) {
 	})
 }
 
-// TestSources has events of each kind of decision, and their latencies.
+// TestSources observes an event for each kind of decision, and checks the latencies.
 func TestSources(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -156,8 +156,8 @@ func TestSources(t *testing.T) {
 	})
 }
 
-// TestHeavyHitters has a few keys among very many others: they are found, and for how often they were asked for there are
-// bounds. Keys may be long, and parts of something long: the memory that they take is bounded.
+// TestHeavyHitters counts a few frequent keys among very many others: they are found, with bounds on their
+// counts. Keys may be long, and parts of longer strings: the memory for them is bounded.
 func TestHeavyHitters(t *testing.T) { // not beside others, which take memory too
 	h, watch := page(core.MustNewMemory("api", core.FixedWindow(core.PerDay(1))))
 	decided := func(key string, allowed bool) {
@@ -199,7 +199,7 @@ func TestHeavyHitters(t *testing.T) { // not beside others, which take memory to
 	}
 }
 
-// TestObserveAllocatesNothing but for keys that are new.
+// TestObserveAllocatesNothing checks that only a new key allocates memory.
 func TestObserveAllocatesNothing(t *testing.T) {
 	_, watch := page(core.MustNewMemory("api", core.FixedWindow(core.PerDay(1))))
 	e := core.Event{Kind: core.EventDecision, Limiter: "api"}
@@ -209,7 +209,7 @@ func TestObserveAllocatesNothing(t *testing.T) {
 	}
 }
 
-// TestTogether has many goroutines decide, look and add: for the race detector, and nothing is lost.
+// TestTogether lets many goroutines decide, look and add, for the race detector: no count is lost.
 func TestTogether(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -239,8 +239,8 @@ func TestTogether(t *testing.T) {
 	})
 }
 
-// TestServers looks at a Redis that answers, and then does not. What the page shows takes no command of Redis, a look-up
-// takes scripts, and nothing scans.
+// TestServers uses a Redis that answers and then does not. Showing the page sends no command to Redis, a
+// look-up runs scripts, and nothing scans.
 func TestServers(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
@@ -300,7 +300,7 @@ func TestServers(t *testing.T) {
 	}
 }
 
-// TestServersOfCluster has keys of several nodes: each node that was asked is shown, and nothing else.
+// TestServersOfCluster uses keys of several nodes: the page shows each node that was called, and no other.
 func TestServersOfCluster(t *testing.T) {
 	t.Parallel()
 	addrs := redistest.Cluster(t)
@@ -323,7 +323,7 @@ func TestServersOfCluster(t *testing.T) {
 	}
 }
 
-// BenchmarkDecision is what the Watch costs a decision in memory, of 64 callers.
+// BenchmarkDecision measures what a Watch adds to a decision in memory, with 64 callers.
 func BenchmarkDecision(b *testing.B) {
 	watch := admin.NewWatch()
 	for name, observe := range map[string]core.Option{

@@ -35,7 +35,7 @@ func limited(handler echo.HandlerFunc, key keyfunc.Func, options ...guard.Option
 	return e
 }
 
-// get asks h for "/" and prints the answer.
+// get requests "/" from h and prints the answer.
 func get(h http.Handler) {
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/?tenant=acme", nil))
@@ -61,7 +61,7 @@ func ExampleMiddleware_errorHandler() {
 	// 429 {"error":"slow down","limit":1}
 }
 
-// An answer of one's own, past the application's error handler.
+// The application answers denied requests itself, without its error handler.
 func ExampleOnDenied() {
 	e := limited(hello, keyfunc.IP(), echolimit.OnDenied(func(c echo.Context) error {
 		res, _ := echolimit.Result(c)
@@ -74,7 +74,7 @@ func ExampleOnDenied() {
 	// 429 {"error":"slow down","limit":1}
 }
 
-// A request can be counted by anything that Echo has of it.
+// A request can be counted by anything that Echo knows about it.
 func ExampleKey() {
 	byTenant := echolimit.Key(func(c echo.Context) (string, error) {
 		if c.QueryParam("tenant") == "" {
@@ -86,7 +86,7 @@ func ExampleKey() {
 	// Output: 200 hello
 }
 
-// What turns out to cost nothing, such as an answer from a cache, does not count.
+// A request that turns out to cost nothing, such as one answered from a cache, does not count.
 func ExampleSetCost() {
 	h := limited(func(c echo.Context) error {
 		echolimit.SetCost(c, 0)

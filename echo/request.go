@@ -9,12 +9,12 @@ import (
 	"github.com/redislimit/redislimit/core/guard/adapter"
 )
 
-// A request is what key functions see of an echo.Context. It also holds an adapter.RequestState, so
-// that both are one allocation.
+// A request presents an echo.Context to key functions. It includes an adapter.RequestState, so that the two
+// take one allocation.
 type request struct {
 	c     echo.Context
-	state *adapter.RequestState // of all middlewares of the request
-	made  adapter.RequestState  // what state points to in the outermost one
+	state *adapter.RequestState // shared by all middlewares of the request
+	made  adapter.RequestState  // what state points to in the outermost middleware
 }
 
 func (q *request) Context() context.Context          { return q.c.Request().Context() }

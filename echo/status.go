@@ -11,8 +11,8 @@ import (
 	"github.com/redislimit/redislimit/core/guard/adapter"
 )
 
-// refuse answers a request that is not served, as the Verdict says: it returns the error that the
-// application renders, or what a handler of the application returned.
+// refuse answers a request that is not served because of the Verdict v. It returns the error that the
+// application must render, or the error of the application's own handler.
 func refuse(c echo.Context, v adapter.Verdict, handlers adapter.Handlers[echo.HandlerFunc]) error {
 	if handler, ok := handlers.For(v); ok {
 		return serveWithStatus(handler, c, v.Status)
@@ -29,15 +29,15 @@ func serveWithStatus(h echo.HandlerFunc, c echo.Context, status int) error {
 	return c.NoContent(status)
 }
 
-// serveAndFinish serves the request and gives g the final status. An error is answered after this
-// middleware has returned: the status is then known only when the response is sent, or at the end
-// of the request if nothing is. A panic before that is 500.
+// serveAndFinish serves the request and passes the final status to g. An error is answered after this
+// middleware has returned, so its status is known only when the response is sent, or at the end of the
+// request if nothing is sent. A panic before that counts as 500.
 func serveAndFinish(g *adapter.Guard, v adapter.Verdict, next echo.HandlerFunc, c echo.Context) (err error) {
 	ctx, response := c.Request().Context(), c.Response()
 	var once sync.Once
 	finish := func(status int) { once.Do(func() { g.Finish(ctx, v, status) }) }
 	status := 0
-	var stop func() bool // once the error is left to others to answer
+	var stop func() bool // not nil once middleware further out must answer the error
 	writer := &hijackable{ResponseWriter: response.Writer}
 	response.Writer = writer
 	response.Before(func() {
@@ -60,7 +60,7 @@ func serveAndFinish(g *adapter.Guard, v adapter.Verdict, next echo.HandlerFunc, 
 	}
 	panicked := true
 	defer func() {
-		if response.Writer == writer { // and not that of a middleware further in, which left its own
+		if response.Writer == writer { // otherwise a middleware further in has left its own writer
 			response.Writer = writer.ResponseWriter
 		}
 		switch {
@@ -81,8 +81,8 @@ func serveAndFinish(g *adapter.Guard, v adapter.Verdict, next echo.HandlerFunc, 
 	return err
 }
 
-// A hijackable response notes that a handler has taken over the connection. The status that Echo
-// keeps does not show that.
+// A hijackable response records whether a handler has taken over the connection, which the status that Echo
+// keeps does not show.
 type hijackable struct {
 	http.ResponseWriter
 
@@ -95,5 +95,5 @@ func (h *hijackable) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return conn, rw, err
 }
 
-// Unwrap is for http.ResponseController, through which Echo uses all but the methods above.
+// Unwrap is for http.ResponseController, through which Echo uses all methods except the ones above.
 func (h *hijackable) Unwrap() http.ResponseWriter { return h.ResponseWriter }

@@ -10,10 +10,10 @@ import (
 	"github.com/redislimit/redislimit/core/guard/adapter"
 )
 
-// An Answerer answers requests for handlers that ask a limiter themselves. A handler does so when
-// only the handler knows whom or what to count, such as the account in a login or the number of
-// rows that a query reads. Middleware would have to parse the body a second time, and a client
-// could escape the limit with a body that the two read differently.
+// An Answerer answers requests for handlers that call a limiter themselves. A handler does so if only the
+// handler knows what to count, such as the account in a login or the number of rows that a query reads.
+// Middleware would have to parse the body a second time, and a client could escape the limit with a body
+// that the middleware and the handler read differently.
 //
 //	var limit = echolimit.NewAnswerer()
 //
@@ -33,19 +33,17 @@ type Answerer struct {
 	handlers adapter.Handlers[echo.HandlerFunc]
 }
 
-// NewAnswerer returns an Answerer. Its options are about headers and answers, such as
-// [guard.Headers], [guard.RetryJitter] and [OnDenied]. Like [Middleware], NewAnswerer panics at
-// once if an option is wrong.
+// NewAnswerer returns an Answerer. Its options control headers and answers, such as [guard.Headers],
+// [guard.RetryJitter] and [OnDenied]. Like [Middleware], NewAnswerer panics at once if an option is wrong.
 func NewAnswerer(opts ...guard.AnswerOption) *Answerer {
 	answerer, handlers := framework.NewAnswerer(opts...)
 	return &Answerer{answerer, handlers}
 }
 
-// Answer answers a request that must not be served, exactly as [Middleware] does, and reports
-// whether it did: then the handler must return the error, which is nil if [OnDenied] or [OnError]
-// has answered. The handler passes both values that a function or method of package core returned:
-// a [core.Result], a [*core.Permit] or a [*core.Reservation], of which the last two may be nil, and the
-// error.
+// Answer answers a request that must not be served, exactly as [Middleware] does, and reports whether it
+// did. If so, the handler must return the error, which is nil if [OnDenied] or [OnError] has answered. Pass
+// both values that a function or method of package core returned: a [core.Result], a [*core.Permit] or
+// a [*core.Reservation], of which the last two may be nil, and the error.
 //
 //   - If the request is denied, the error is an *echo.HTTPError with status 429, in which
 //     [errors.As] finds a *guard.DeniedError, or what the handler of [OnDenied] returns.
@@ -55,8 +53,8 @@ func NewAnswerer(opts ...guard.AnswerOption) *Answerer {
 //     In these cases the error is what the handler of [OnError] returns, if there is one.
 //   - If the request is admitted, Answer only sets the headers about the limit, and returns false.
 //
-// The headers and [Result] describe the tightest of all decisions about the request: the decisions
-// of middlewares, and of earlier calls of Answer.
+// The headers and [Result] describe the tightest of all decisions about the request: the decisions of
+// middlewares and of earlier calls of Answer.
 //
 // Answer does not wait. To wait for the Delay of a [core.LeakyBucket], use [core.Limiter.Wait].
 //

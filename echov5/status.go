@@ -11,8 +11,8 @@ import (
 	"github.com/redislimit/redislimit/core/guard/adapter"
 )
 
-// refuse answers a request that is not served, as the Verdict says: it returns the error that the
-// application renders, or what a handler of the application returned.
+// refuse answers a request that is not served because of the Verdict v. It returns the error that the
+// application must render, or the error of the application's own handler.
 func refuse(c *echo.Context, v adapter.Verdict, handlers adapter.Handlers[echo.HandlerFunc]) error {
 	if handler, ok := handlers.For(v); ok {
 		return serveWithStatus(handler, c, v.Status)
@@ -30,9 +30,9 @@ func serveWithStatus(h echo.HandlerFunc, c *echo.Context, status int) error {
 	return c.NoContent(status)
 }
 
-// serveAndFinish serves the request and gives g the final status. An error is answered after this
-// middleware has returned: the status is then known only when the response is sent, or at the end
-// of the request if nothing is. A panic before that is 500.
+// serveAndFinish serves the request and passes the final status to g. An error is answered after this
+// middleware has returned, so its status is known only when the response is sent, or at the end of the
+// request if nothing is sent. A panic before that counts as 500.
 func serveAndFinish(g *adapter.Guard, v adapter.Verdict, next echo.HandlerFunc, c *echo.Context) (err error) {
 	ctx, w := c.Request().Context(), newWriter(c, 0)
 	if v.Context != nil {
@@ -62,10 +62,10 @@ func serveAndFinish(g *adapter.Guard, v adapter.Verdict, next echo.HandlerFunc, 
 	return err
 }
 
-// whenAnswered finishes, once, with the status with which the application answers err. If it does
-// not answer, net/http sends 200 at the end of the request.
+// whenAnswered arranges that g finishes once, with the status with which the application answers err. If
+// the application does not answer, net/http sends 200 at the end of the request.
 func (w *writer) whenAnswered(ctx context.Context, err error, g *adapter.Guard, v adapter.Verdict) {
-	if w.response == nil { // what the status will be, as far as it can be known
+	if w.response == nil { // the likely status of the answer: the true one is not visible here
 		_, status := echo.ResolveResponseStatus(w.ResponseWriter, err)
 		g.Finish(ctx, v, status)
 		return

@@ -14,8 +14,8 @@ import (
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
-// TestGivenBack has the response and the context that a request came with in their place
-// again when the middleware has returned: the context of one that held slots has ended.
+// TestGivenBack checks that a request has its original response and context again after the middleware has
+// returned. The context of a request that held slots has ended then.
 func TestGivenBack(t *testing.T) {
 	t.Parallel()
 	lim := core.MustNewMemory("api", core.InFlight(1), core.FixedWindow(core.PerDay(1)))

@@ -9,9 +9,9 @@ import (
 	"github.com/labstack/echo/v5"
 )
 
-// A writer is what handlers behind the middleware write to. It knows the status that they send.
-// Echo's own response may get it later, because Echo's Gzip, mounted further out, keeps the header
-// back.
+// A writer receives what the handlers behind the middleware write, and records the status that they send.
+// Echo's own response may get the status later, because Echo's Gzip, mounted further out, holds back the
+// header.
 type writer struct {
 	http.ResponseWriter
 
@@ -22,7 +22,7 @@ type writer struct {
 	hijacked bool
 }
 
-// newWriter puts a writer in the place of the response of c.
+// newWriter replaces the response of c with a writer.
 func newWriter(c *echo.Context, first int) *writer {
 	w := &writer{ResponseWriter: c.Response(), first: first}
 	w.response, _ = echo.UnwrapResponse(w.ResponseWriter)
@@ -30,7 +30,7 @@ func newWriter(c *echo.Context, first int) *writer {
 	return w
 }
 
-// remove gives c back the response that it had, unless a middleware further in left its own.
+// remove restores the response that c had, unless a middleware further in has left its own.
 func (w *writer) remove(c *echo.Context) {
 	if c.Response() == w {
 		c.SetResponse(w.ResponseWriter)
@@ -42,7 +42,7 @@ func (w *writer) answered() bool {
 	return w.status != 0 || w.written || w.hijacked || w.response != nil && w.response.Committed
 }
 
-// sent returns the status of what was answered.
+// sent returns the status of the answer.
 func (w *writer) sent() int {
 	switch {
 	case w.status != 0:

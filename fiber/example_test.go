@@ -35,7 +35,7 @@ func limited(config fiber.Config, handler fiber.Handler, key keyfunc.Func, optio
 	return app
 }
 
-// get asks app for "/" and prints the answer.
+// get requests "/" from app and prints the answer.
 func get(app *fiber.App) {
 	answer, err := app.Test(httptest.NewRequest(fiber.MethodGet, "/?tenant=acme", nil))
 	if err != nil {
@@ -64,7 +64,7 @@ func ExampleMiddleware_errorHandler() {
 	// 429 {"error":"slow down","limit":1}
 }
 
-// An answer of one's own, past the application's error handler. Its status is 429.
+// The application answers denied requests itself, without its error handler. Its status is 429.
 func ExampleOnDenied() {
 	app := limited(fiber.Config{}, hello, keyfunc.IP(), fiberlimit.OnDenied(func(c *fiber.Ctx) error {
 		res, _ := fiberlimit.Result(c)
@@ -77,7 +77,7 @@ func ExampleOnDenied() {
 	// 429 {"error":"slow down","limit":1}
 }
 
-// A request can be counted by anything that Fiber has of it.
+// A request can be counted by anything that Fiber knows about it.
 func ExampleKey() {
 	byTenant := fiberlimit.Key(func(c *fiber.Ctx) (string, error) {
 		if c.Query("tenant") == "" {
@@ -89,7 +89,7 @@ func ExampleKey() {
 	// Output: 200 hello
 }
 
-// What turns out to cost nothing, such as an answer from a cache, does not count.
+// A request that turns out to cost nothing, such as one answered from a cache, does not count.
 func ExampleSetCost() {
 	app := limited(fiber.Config{}, func(c *fiber.Ctx) error {
 		fiberlimit.SetCost(c, 0)
@@ -102,7 +102,7 @@ func ExampleSetCost() {
 	// 200 from the cache
 }
 
-// A streamed body is written when the handler has returned, and c is no longer valid.
+// A streamed body is written after the handler has returned, when c is no longer valid.
 func ExampleCostSetter() {
 	app := limited(fiber.Config{}, func(c *fiber.Ctx) error {
 		setCost := fiberlimit.CostSetter(c)

@@ -1,4 +1,4 @@
-// Package fiberlimit is rate limiting for Fiber v2: one line of middleware.
+// Package fiberlimit limits the rate of requests to a Fiber v2 application, with one line of middleware:
 //
 //	lim := core.MustNew(rdb, "api", core.TokenBucket(core.PerMinute(100)))
 //	app.Use(fiberlimit.Middleware(lim, keyfunc.IP()))
@@ -17,28 +17,27 @@ import (
 
 const framework = adapter.Adapter[*fiber.Ctx, fiber.Handler]("fiberlimit")
 
-// Middleware returns middleware that asks lim about each request, counted by key, and sets
-// X-RateLimit-Limit, -Remaining and -Reset on every limited response. For a denied request it
-// returns an error that the application's ErrorHandler renders: [errors.As] finds a *fiber.Error
-// with status 429 and a *guard.DeniedError in it. Without Redis, with [core.FailClosed], the status
-// is 503.
+// Middleware returns middleware by which lim decides about each request, counted by key. The middleware
+// sets X-RateLimit-Limit, -Remaining and -Reset on every limited response. For a denied request it returns
+// an error that the application's ErrorHandler renders: [errors.As] finds a *fiber.Error with status 429
+// and a *guard.DeniedError in it. While Redis does not answer and the outage policy is [core.FailClosed],
+// the status is 503.
 //
-// A request waits for a LeakyBucket's Delay. fasthttp does not detect that a client disconnects:
-// the request waits nevertheless, and its handler runs. If the context of c.SetUserContext ends,
-// the wait ends.
+// With a LeakyBucket, a request waits for its Delay. fasthttp does not detect that a client disconnects:
+// the request keeps waiting, and its handler runs. If the context of c.SetUserContext ends, the wait ends.
 //
-// fasthttp appends the trailer of a chunked body to the headers. So key functions see only those
-// headers of a chunked request that its header block had. They see none that the application added
-// before the middleware.
+// fasthttp appends the trailer of a chunked body to the headers. Key functions therefore see only the
+// headers in the header block of a chunked request, and no headers that the application added before the
+// middleware.
 //
-// With [guard.CountIf], [guard.CostAfter] or [core.InFlight] an error that the handler returns is
-// rendered at once by the application's ErrorHandler, as Fiber's own logger does: only that gives
-// the final status. Middleware further out then sees no error.
+// With [guard.CountIf], [guard.CostAfter] or [core.InFlight], the application's ErrorHandler renders an
+// error of the handler at once, as it does with Fiber's own logger, because only the ErrorHandler
+// determines the final status. Middleware further out then sees no error.
 //
 // Requests that hold slots of [core.InFlight] have a c.UserContext() that is canceled, with the
 // cause [core.ErrSlotLost], if the slots are lost. fasthttp's own context, c.Context(), never is.
 //
-// It panics at once if lim or key is nil.
+// Middleware panics at once if lim or key is nil.
 func Middleware(lim *core.Limiter, key keyfunc.Func, opts ...guard.Option) fiber.Handler {
 	g, handlers := framework.New(lim, key, opts...)
 	return func(c *fiber.Ctx) error {
@@ -53,19 +52,19 @@ func Middleware(lim *core.Limiter, key keyfunc.Func, opts ...guard.Option) fiber
 	}
 }
 
-// OnDenied answers denied requests instead of an error; the headers are set before. If h sets no
-// status it is 429. [Result] has the decision.
+// OnDenied makes h answer denied requests, instead of an error. The headers are set before. If h sets no
+// status, the status is 429. [Result] returns the decision.
 func OnDenied(h fiber.Handler) guard.AnswerOption { return framework.OnDenied(h) }
 
-// OnError answers requests without a decision. If h sets no status it is 503, or 500 when the key
-// function failed.
+// OnError makes h answer requests about which no decision was made. If h sets no status, the status is 503,
+// or 500 if the key function failed.
 func OnError(h fiber.Handler) guard.AnswerOption { return framework.OnError(h) }
 
-// Key returns a key function that calls f with the request's *fiber.Ctx. Add a prefix to the key,
-// as in "tenant:"+id, so that it never equals a key of another kind. The key is copied, because
-// Fiber reuses the memory of its strings after the handler. If f returns [keyfunc.ErrNoKey], the
-// request is counted as that says; any other error is answered with 500. Under the middleware of
-// another adapter the key function panics.
+// Key returns a key function that calls f with the request's *fiber.Ctx. Add a prefix to the key, as in
+// "tenant:"+id, so that it never equals a key of another kind. The key is copied, because Fiber reuses the
+// memory of its strings after the handler. If f returns [keyfunc.ErrNoKey], the request is counted by a
+// fallback, as described there; any other error is answered with 500. Under the middleware of another
+// adapter, the key function panics.
 func Key(f func(*fiber.Ctx) (string, error)) keyfunc.Func {
 	key := framework.Key(f)
 	return func(r keyfunc.Request) (string, error) {
@@ -74,26 +73,26 @@ func Key(f func(*fiber.Ctx) (string, error)) keyfunc.Func {
 	}
 }
 
-// Request returns the request of c as key functions see it, so that the function given to [Key] can
-// call others, such as [keyfunc.IP]. It is valid as long as c.
+// Request returns the request of c as key functions see it, so that the function passed to [Key] can call
+// other key functions, such as [keyfunc.IP]. It is valid while c is.
 func Request(c *fiber.Ctx) keyfunc.Request { return request{c} }
 
-// Result returns the decision about the request of c: the tightest one of stacked middlewares, also
-// of those that set no headers. It reports false if no limiter decided.
+// Result returns the decision about the request of c. With stacked middlewares it is the tightest decision,
+// even if its middleware sets no headers. Result returns false if no limiter has decided.
 func Result(c *fiber.Ctx) (core.Result, bool) {
 	return stateIn(c).Result()
 }
 
-// SetCost sets what the request of c really costs: the middlewares with [guard.CostAfter] charge n
-// units when its response ends, and others ignore it. Of several calls the last one counts. A
-// negative n is a mistake: it is logged, and what was reserved is charged.
+// SetCost sets the true cost of the request of c. When its response ends, the middlewares with
+// [guard.CostAfter] charge n units; others ignore it. The last call of SetCost counts. A negative n is a
+// mistake: it is logged, and the reserved units are charged.
 //
-// When the handler has returned, c is no longer valid: n is lost, or counts for another request
-// that has c by then. Use [CostSetter] there.
+// Do not call SetCost after the handler has returned, when c is no longer valid: n would be lost, or count
+// for another request that uses c by then. Use [CostSetter] there.
 func SetCost(c *fiber.Ctx, n int64) { stateIn(c).SetCost(n) }
 
-// CostSetter returns [SetCost] for the request of c. It can be called when the handler has returned
-// and c is no longer valid: by the writer of a streamed body, or by what talks over a hijacked
-// connection. If the client leaves before it is called, what was reserved is charged; so call it
-// while the cost grows.
+// CostSetter returns [SetCost] for the request of c. The returned function may also be called after the
+// handler has returned, when c is no longer valid: by the writer of a streamed body, or by code that uses a
+// hijacked connection. If the client leaves before the function is called, the reserved units are charged;
+// so call it while the cost grows.
 func CostSetter(c *fiber.Ctx) func(n int64) { return stateIn(c).SetCost }

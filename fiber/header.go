@@ -7,10 +7,10 @@ import (
 	"github.com/redislimit/redislimit/core/guard/adapter"
 )
 
-// lines returns all lines of the header called name. fasthttp appends the trailer of a chunked body
-// to the headers, where a client could so add the last entry of X-Forwarded-For. So a chunked
-// request has only as many lines as its header block has. Lines that the application added to it
-// look like a trailer, and do not count either.
+// lines returns all lines of the header called name. fasthttp appends the trailer of a chunked body to the
+// headers, so a client could use a trailer to add the last entry of X-Forwarded-For. For a chunked request,
+// lines therefore returns only as many lines as the header block has. Lines that the application added are
+// dropped as well, because they look like a trailer.
 //
 // The lines are valid until a header is read again.
 func (q request) lines(name string) (lines [][]byte, chunked bool) {
@@ -18,7 +18,7 @@ func (q request) lines(name string) (lines [][]byte, chunked bool) {
 	block := header.RawHeaders() // empty if a converter made the request, which has no trailer then
 	chunked = len(adapter.HeaderLines(block, fiber.HeaderTransferEncoding)) > 0
 	if q.c.App().Server().DisableHeaderNamesNormalizing {
-		// Fiber finds one spelling only. Clients choose theirs, and HTTP/2 proxies write lower
+		// Fiber finds only one spelling of the name. Clients choose theirs, and HTTP/2 proxies write lower
 		// case.
 		if lines = adapter.HeaderLines(block, name); len(lines) > 0 {
 			return lines, chunked

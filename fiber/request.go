@@ -12,8 +12,8 @@ import (
 	"github.com/redislimit/redislimit/core/guard/adapter"
 )
 
-// A request is what key functions see of a *fiber.Ctx. Its strings are copies: a key outlives the
-// handler, after which Fiber reuses the memory of its own strings.
+// A request presents a *fiber.Ctx to key functions. Its strings are copies: a key outlives the handler,
+// after which Fiber reuses the memory of its own strings.
 type request struct{ c *fiber.Ctx }
 
 func (q request) Context() context.Context { return q.c.UserContext() }
@@ -83,8 +83,8 @@ func (q request) Route() string {
 	return route.Path
 }
 
-// useField is the index of the field that is true for a route registered by Use, or nil in a Fiber
-// that has no such field.
+// useField is the index of the field that is true for a route registered by Use, or nil if this version of
+// Fiber does not have the field.
 var useField = func() []int {
 	field, ok := reflect.TypeFor[fiber.Route]().FieldByName("use")
 	if !ok || field.Type.Kind() != reflect.Bool {
@@ -106,8 +106,8 @@ func (h header) SetBytes(name string, value []byte) { h.c.Response().Header.SetB
 // stateKey is the key under which a *fiber.Ctx has its adapter.RequestState.
 type stateKey struct{}
 
-// stateIn returns the adapter.RequestState of c, or nil before the first middleware, and when Fiber
-// has taken c back: a panic in a streamed body's writer would end the process.
+// stateIn returns the adapter.RequestState of c, or nil before the first middleware. It also returns nil
+// after Fiber has taken c back, because a panic in the writer of a streamed body would end the process.
 func stateIn(c *fiber.Ctx) *adapter.RequestState {
 	if c.Context() == nil {
 		return nil

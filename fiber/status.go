@@ -10,8 +10,8 @@ import (
 	"github.com/redislimit/redislimit/core/guard/adapter"
 )
 
-// refuse answers a request that is not served, as the Verdict says: it returns the error that the
-// application renders, or what a handler of the application returned.
+// refuse answers a request that is not served because of the Verdict v. It returns the error that the
+// application must render, or the error of the application's own handler.
 func refuse(c *fiber.Ctx, v adapter.Verdict, handlers adapter.Handlers[fiber.Handler]) error {
 	if handler, ok := handlers.For(v); ok {
 		return handler(c.Status(v.Status))
@@ -19,9 +19,9 @@ func refuse(c *fiber.Ctx, v adapter.Verdict, handlers adapter.Handlers[fiber.Han
 	return &answerError{fiber.NewError(v.Status), v.Err}
 }
 
-// serveAndFinish serves the request and gives g the final status. An error is rendered at once,
-// because only the application's ErrorHandler knows its status. A panic is 500: that is what
-// recovering middleware further out answers.
+// serveAndFinish serves the request and passes the final status to g. An error is rendered at once, because
+// only the application's ErrorHandler knows its status. A panic counts as 500, the answer of recovering
+// middleware further out.
 func serveAndFinish(g *adapter.Guard, v adapter.Verdict, c *fiber.Ctx) error {
 	status, ctx := fiber.StatusInternalServerError, c.UserContext()
 	if v.Context != nil {
@@ -46,8 +46,8 @@ func serveAndFinish(g *adapter.Guard, v adapter.Verdict, c *fiber.Ctx) error {
 	return nil
 }
 
-// A responseEnd is a value of a request, which fasthttp closes when the request is over: when the
-// body is sent or the client gone, or when the connection that a handler took over is closed.
+// A responseEnd is stored in a request as a value, which fasthttp closes when the request is over: when the
+// body has been sent, the client has left, or the connection that a handler took over is closed.
 type responseEnd struct{ finish func() }
 
 // Close calls finish.
@@ -56,7 +56,7 @@ func (e *responseEnd) Close() error {
 	return nil
 }
 
-// whenEnded calls finish, once, when the response to c has ended.
+// whenEnded arranges that finish is called once, when the response to c has ended.
 func whenEnded(c *fiber.Ctx, finish func()) {
 	end := &responseEnd{sync.OnceFunc(finish)}
 	runtime.AddCleanup(end, func(finish func()) { finish() }, end.finish) // fasthttp drops some failed requests without closing their values

@@ -27,7 +27,7 @@ func ExampleMiddleware() {
 	log.Fatal(app.Listen("localhost:8080"))
 }
 
-// get asks app for "/" and prints the answer.
+// get requests "/" from app and prints the answer.
 func get(app *fiber.App) {
 	answer, err := app.Test(httptest.NewRequest(fiber.MethodGet, "/", nil))
 	if err != nil {
@@ -56,7 +56,7 @@ func ExampleMiddleware_errorHandler() {
 	// 429 {"error":"slow down","limit":1}
 }
 
-// A streamed body is written when the handler has returned, and c is no longer valid.
+// A streamed body is written after the handler has returned, when c is no longer valid.
 func ExampleCostSetter() {
 	lim := core.MustNewMemory("api", core.TokenBucket(core.PerHour(100)))
 	app := fiber.New()

@@ -17,7 +17,7 @@ func (q request) lines(name string) [][]byte {
 	header := &q.c.Request().Header
 	block := header.RawHeaders() // empty if a converter made the request, which has no trailer then
 	if q.c.App().Server().DisableHeaderNamesNormalizing {
-		// Fiber finds one spelling only. Clients choose theirs, and HTTP/2 proxies write lower
+		// Fiber finds only one spelling of the name. Clients choose theirs, and HTTP/2 proxies write lower
 		// case.
 		if lines := adapter.HeaderLines(block, name); len(lines) > 0 {
 			return lines

@@ -12,8 +12,8 @@ import (
 	"github.com/redislimit/redislimit/core/guard/adapter"
 )
 
-// A request is what key functions see of a fiber.Ctx. Its strings are copies: a key outlives the
-// handler, after which Fiber reuses the memory of its own strings.
+// A request presents a fiber.Ctx to key functions. Its strings are copies: a key outlives the handler,
+// after which Fiber reuses the memory of its own strings.
 type request struct{ c fiber.Ctx }
 
 func (q request) Context() context.Context { return q.c.Context() }
@@ -97,8 +97,8 @@ var (
 	refusedField = boolField[fiber.DefaultCtx]("shouldSkipNonUseRoutes") // of a request that fasthttp refused
 )
 
-// boolField returns the index of a field of T that Fiber does not export, or nil in a Fiber that
-// has no such field.
+// boolField returns the index of a field of T that Fiber does not export, or nil if this version of Fiber
+// does not have the field.
 func boolField[T any](name string) []int {
 	field, ok := reflect.TypeFor[T]().FieldByName(name)
 	if !ok || field.Type.Kind() != reflect.Bool {

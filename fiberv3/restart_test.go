@@ -13,8 +13,8 @@ import (
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
-// TestRestartRouting has a handler restart the routing, as an internal redirect does: a request that holds a slot takes no
-// other.
+// TestRestartRouting makes a handler restart the routing, as an internal redirect does: a request that
+// holds a slot does not take another.
 func TestRestartRouting(t *testing.T) {
 	t.Parallel()
 	lim := core.MustNewMemory("api", core.InFlight(1))

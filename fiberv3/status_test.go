@@ -14,7 +14,7 @@ import (
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
-// serve has app handle a request.
+// serve makes app handle a request.
 func serve(app *fiber.App) {
 	var request fasthttp.Request
 	request.SetRequestURI("/")
@@ -23,8 +23,8 @@ func serve(app *fiber.App) {
 	app.Handler()(&ctx)
 }
 
-// TestGivenBack has the context that a request came with in its place again when the
-// middleware has returned: that of the slots has ended.
+// TestGivenBack checks that a request has its original context again after the middleware has returned. The
+// context of the slots has ended then.
 func TestGivenBack(t *testing.T) {
 	t.Parallel()
 	lim := core.MustNewMemory("api", core.InFlight(1))
@@ -53,11 +53,11 @@ func TestGivenBack(t *testing.T) {
 type (
 	ownCtx     struct{ fiber.DefaultCtx }
 	pointerCtx struct{ *fiber.DefaultCtx }
-	hiddenCtx  struct{ fiber.CustomCtx } // nothing tells what fasthttp refused
+	hiddenCtx  struct{ fiber.CustomCtx } // hides what fasthttp refused
 )
 
-// TestRefused has fasthttp refuse a request whose headers are whole. Who is behind the
-// middleware sees it if it was charged: guessed passwords are never free.
+// TestRefused makes fasthttp refuse a request whose headers are complete. Handlers behind the middleware
+// run only if the request was charged: otherwise guessed passwords would be free.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -81,7 +81,7 @@ func TestRefused(t *testing.T) {
 				behind++
 				return c.Next()
 			})
-			app.Handler() // has the routes ready
+			app.Handler() // prepares the routes
 			var ctx fasthttp.RequestCtx
 			ctx.Init(&fasthttp.Request{}, &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 1234}, nil)
 			app.Server().ErrorHandler(&ctx, fasthttp.ErrBodyTooLarge)

@@ -34,7 +34,7 @@ func limited(handler gin.HandlerFunc, key keyfunc.Func, options ...guard.Option)
 	return r
 }
 
-// get asks h for "/" and prints the answer.
+// get requests "/" from h and prints the answer.
 func get(h http.Handler) {
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/?tenant=acme", nil))
@@ -43,7 +43,7 @@ func get(h http.Handler) {
 
 func hello(c *gin.Context) { c.String(http.StatusOK, "hello") }
 
-// An answer of one's own.
+// The application answers denied requests itself.
 func ExampleOnDenied() {
 	h := limited(hello, keyfunc.IP(), ginlimit.OnDenied(func(c *gin.Context) {
 		res, _ := ginlimit.Result(c)
@@ -56,7 +56,7 @@ func ExampleOnDenied() {
 	// 429 {"error":"slow down","limit":1}
 }
 
-// A request can be counted by anything that Gin has of it.
+// A request can be counted by anything that Gin knows about it.
 func ExampleKey() {
 	byTenant := ginlimit.Key(func(c *gin.Context) (string, error) {
 		if c.Query("tenant") == "" {
@@ -68,8 +68,7 @@ func ExampleKey() {
 	// Output: 200 hello
 }
 
-// An answer that costs more than what was reserved leaves a debt: the next request is
-// denied.
+// An answer that costs more than was reserved leaves a debt: the next request is denied.
 func ExampleSetCost() {
 	h := limited(func(c *gin.Context) {
 		c.String(http.StatusOK, "an answer")

@@ -9,7 +9,7 @@ import (
 	"github.com/redislimit/redislimit/core/guard/adapter"
 )
 
-// A request is what key functions see of a *gin.Context. It is one pointer, so that it costs no
+// A request presents a *gin.Context to key functions. It is a single pointer, so that it needs no
 // allocation.
 type request struct{ c *gin.Context }
 

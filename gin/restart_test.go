@@ -17,8 +17,8 @@ import (
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
-// TestHandleContext has a handler restart the routing, as an internal redirect does. A request that holds a slot takes no
-// other, and one that is charged twice is warned of.
+// TestHandleContext makes a handler restart the routing, as an internal redirect does. A request that holds
+// a slot does not take another, and a warning is logged if a request is charged twice.
 func TestHandleContext(t *testing.T) {
 	t.Parallel()
 	gin.SetMode(gin.ReleaseMode)

@@ -14,7 +14,7 @@ import (
 	"github.com/redislimit/redislimit/core/guard/adapter"
 )
 
-// refuse aborts a request that is not served, and answers it as the Verdict says.
+// refuse aborts and answers a request that is not served because of the Verdict v.
 func refuse(c *gin.Context, v adapter.Verdict, handlers adapter.Handlers[gin.HandlerFunc]) {
 	c.Abort()
 	if handler, ok := handlers.For(v); ok {
@@ -25,9 +25,9 @@ func refuse(c *gin.Context, v adapter.Verdict, handlers adapter.Handlers[gin.Han
 	c.Data(v.Status, guard.ProblemType, guard.Problem(v.Status, v.Err))
 }
 
-// serveAndFinish runs the handlers and gives g the final status. A panic is 500: that is what
-// recovering middleware further out answers. If the handlers wrote nothing and left an error in
-// c.Errors, middleware further out may answer it: then the status of that answer counts.
+// serveAndFinish runs the handlers and passes the final status to g. A panic counts as 500, the answer of
+// recovering middleware further out. If the handlers wrote nothing and left an error in c.Errors,
+// middleware further out may answer it; the status of that answer then counts.
 func serveAndFinish(g *adapter.Guard, v adapter.Verdict, c *gin.Context) {
 	ctx := c.Request.Context()
 	writer := &hijackable{ResponseWriter: c.Writer}
@@ -42,7 +42,7 @@ func serveAndFinish(g *adapter.Guard, v adapter.Verdict, c *gin.Context) {
 	}
 	panicked := true
 	defer func() {
-		if c.Writer == writer { // and not that of a middleware further in, which left its own
+		if c.Writer == writer { // otherwise a middleware further in has left its own writer
 			c.Writer = writer.ResponseWriter
 		}
 		switch {
@@ -62,8 +62,8 @@ func serveAndFinish(g *adapter.Guard, v adapter.Verdict, c *gin.Context) {
 	panicked = false
 }
 
-// A hijackable response notes that a handler has taken over the connection. The status that Gin
-// keeps does not show that.
+// A hijackable response records whether a handler has taken over the connection, which the status that Gin
+// keeps does not show.
 type hijackable struct {
 	gin.ResponseWriter
 
@@ -80,8 +80,8 @@ func (h *hijackable) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 // Unwrap is for http.ResponseController.
 func (h *hijackable) Unwrap() http.ResponseWriter { return h.ResponseWriter }
 
-// An unanswered response calls finish when it is answered, at the latest after the request: Gin
-// itself then sends the status that was set, or 200.
+// An unanswered response calls finish when it is answered, or at the latest after the request: Gin then
+// sends the status that was set, or 200.
 type unanswered struct {
 	gin.ResponseWriter
 

@@ -11,9 +11,8 @@ import (
 	"github.com/redislimit/redislimit/core/guard/adapter"
 )
 
-// An Answerer answers calls for handlers that ask a limiter themselves. A handler does so when only
-// the handler knows whom or what to count, such as the number of rows that a query reads, or the
-// messages of a stream.
+// An Answerer answers calls for handlers that call a limiter themselves. A handler does so if only the
+// handler knows what to count, such as the number of rows that a query reads or the messages of a stream.
 //
 //	var limit = grpclimit.NewAnswerer()
 //
@@ -31,32 +30,31 @@ type Answerer struct {
 	handlers errorHandlers
 }
 
-// NewAnswerer returns an Answerer. Its options are about headers and answers, such as
-// [guard.Headers], [guard.RetryJitter] and [OnDenied]. Like [Unary], NewAnswerer panics at once if
-// an option is wrong.
+// NewAnswerer returns an Answerer. Its options control headers and answers, such as [guard.Headers],
+// [guard.RetryJitter] and [OnDenied]. Like [Unary], NewAnswerer panics at once if an option is wrong.
 func NewAnswerer(opts ...guard.AnswerOption) *Answerer {
 	answerer, handlers := framework.NewAnswerer(opts...)
 	return &Answerer{answerer, handlers}
 }
 
-// Answer returns the error with which the handler must end a call that must not be served, exactly
-// as [Unary] does. It returns nil if the call is admitted. The handler passes both values that a
-// function or method of package core returned: a [core.Result], a [*core.Permit] or a
-// [*core.Reservation], of which the last two may be nil, and the error.
+// Answer returns the error with which the handler must end a call that must not be served, exactly as
+// [Unary] does. It returns nil if the call is admitted. Pass both values that a function or method of
+// package core returned: a [core.Result], a [*core.Permit] or a [*core.Reservation], of which the last two
+// may be nil, and the error.
 //
 //   - If the call is denied, the code is RESOURCE_EXHAUSTED, with QuotaFailure, RetryInfo and the
-//     trailer grpc-retry-pushback-ms, or the error is what the handler of [OnDenied] makes of it.
+//     trailer grpc-retry-pushback-ms. The handler of [OnDenied] may replace the error.
 //   - If the limiter could not decide, because Redis did not answer, the code is UNAVAILABLE. If
 //     the deadline of the call has passed, it is DEADLINE_EXCEEDED; if the client has left,
 //     CANCELED. Any other error, such as an empty key, is a mistake in the application: the code is
 //     INTERNAL, and the error is logged at most once a minute. In these cases the handler of
-//     [OnError] makes the error, if there is one.
+//     [OnError] may replace the error.
 //   - If the call is admitted, Answer only sets the headers about the limit, which are metadata.
 //
-// The headers and [Result] describe the tightest of all decisions about the call, if it passed an
-// interceptor of this package: [Unary], [Stream], [Answerer.Unary] or [Answerer.Stream]. Without an
-// interceptor, only a call that is not served has headers, in its trailer. A stream has the headers
-// that were set before its first message.
+// If the call passed an interceptor of this package ([Unary], [Stream], [Answerer.Unary] or
+// [Answerer.Stream]), the headers and [Result] describe the tightest of all decisions about the call.
+// Without an interceptor, only a call that is not served has headers, in its trailer. A stream has the
+// headers that were set before its first message.
 //
 // Answer does not wait. To wait for the Delay of a [core.LeakyBucket], use [core.Limiter.Wait].
 func (a *Answerer) Answer(ctx context.Context, decision core.Decision, err error) error {
@@ -80,8 +78,8 @@ func (a *Answerer) Answer(ctx context.Context, decision core.Decision, err error
 	return refuse(ctx, s, verdict, a.answerer.RetryIn(verdict), a.handlers)
 }
 
-// Unary returns an interceptor that sends the headers which calls of [Answerer.Answer] set. Behind
-// the [Unary] of a limiter it is not needed.
+// Unary returns an interceptor that sends the headers which [Answerer.Answer] sets. Calls that pass the
+// interceptor [Unary] of a limiter do not need it.
 func (*Answerer) Unary() grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, message any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (reply any, err error) {
 		q := newRequest(ctx, Call{FullMethod: info.FullMethod, Server: info.Server, Message: message})
@@ -92,7 +90,7 @@ func (*Answerer) Unary() grpc.UnaryServerInterceptor {
 	}
 }
 
-// Stream is [Answerer.Unary] for streams.
+// Stream returns the interceptor for streams that corresponds to [Answerer.Unary].
 func (*Answerer) Stream() grpc.StreamServerInterceptor {
 	return func(server any, inner grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
 		q := newRequest(inner.Context(), Call{FullMethod: info.FullMethod, Server: server})

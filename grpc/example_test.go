@@ -19,7 +19,7 @@ import (
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
-// Calls cost by their size, and only those count that succeed. A client may have five streams open.
+// The cost of a call is its size, and only successful calls count. A client may have five streams open.
 func ExampleUnary() {
 	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379", ContextTimeoutEnabled: true})
 	calls := core.MustNew(rdb, "calls", core.TokenBucket(core.PerMinute(1000)))
@@ -103,7 +103,7 @@ func ExampleCountIf() {
 	// acme ResourceExhausted
 }
 
-// A client reads when to come back.
+// A client reads from the error when to come back.
 func ExampleUnary_client() {
 	greet := func(context.Context) error { return status.Error(codes.ResourceExhausted, "too many requests") } // of a generated client
 	err := greet(context.Background())

@@ -14,36 +14,35 @@ import (
 	"github.com/redislimit/redislimit/core/guard/adapter"
 )
 
-// A Call is what Unwrap of a [keyfunc.Request] returns here:
+// A Call is what Unwrap of a [keyfunc.Request] returns in this package:
 //
 //	guard.Cost(func(r keyfunc.Request) int64 {
 //		batch, ok := r.Unwrap().(*grpclimit.Call).Message.(*pb.Batch)
 //		...
 type Call struct {
-	FullMethod string // such as "/greet.v1.GreetService/Greet"
-	Server     any    // the service, or nil if none has the method: see grpc.UnknownServiceHandler
-	Message    any    // the request of a unary call; nil of a stream
+	FullMethod string // for example "/greet.v1.GreetService/Greet"
+	Server     any    // the service, or nil if no service has the method; see grpc.UnknownServiceHandler
+	Message    any    // the request of a unary call; nil for a stream
 }
 
-// A request is what key functions see of a call. It also holds a state, so that both are one
-// allocation.
+// A request presents a call to key functions. It includes a state, so that the two take one allocation.
 type request struct {
 	ctx   context.Context //nolint:containedctx // it is that of the call
 	call  Call
-	state *state // of all interceptors of the call
-	made  state  // what state points to in the outermost one
+	state *state // the state of the call, which all interceptors share
+	made  state  // what state points to in the outermost interceptor
 }
 
 func (q *request) Context() context.Context { return q.ctx }
-func (q *request) Method() string           { return "POST" } // as HTTP/2 has it
+func (q *request) Method() string           { return "POST" } // as in HTTP/2
 func (q *request) Path() string             { return q.call.FullMethod }
 func (q *request) Query(string) string      { return "" }
 func (q *request) Value(key any) any        { return q.ctx.Value(key) }
 func (q *request) Unwrap() any              { return &q.call }
 func (q *request) Logger() *slog.Logger     { return q.state.guards().Logger() }
 
-// Route returns the full method, but not that of a call without a service: the client may have
-// invented it.
+// Route returns the full method. For a call without a service it returns "", because the client may have
+// invented the method.
 func (q *request) Route() string {
 	if q.call.Server == nil {
 		return ""
@@ -58,7 +57,7 @@ func (q *request) RemoteAddr() string {
 	return ""
 }
 
-// Cookie reads the metadata "cookie", which proxies for gRPC-Web hand on.
+// Cookie reads the metadata "cookie", which proxies for gRPC-Web forward.
 func (q *request) Cookie(name string) string {
 	c, err := (&http.Request{Header: http.Header{"Cookie": q.HeaderValues("cookie")}}).Cookie(name)
 	if err != nil {
@@ -80,28 +79,27 @@ func first(values []string) string {
 	return values[0]
 }
 
-// A state is what the interceptors of one call know of each other, and of the calls of
-// [Answerer.Answer] by its handler.
+// A state is what the interceptors of one call, and the calls of [Answerer.Answer] by its handler, share.
 type state struct {
 	adapter.RequestState
 
-	refused atomic.Pointer[refusal] // with which the innermost interceptor, or an Answerer, answered
+	refused atomic.Pointer[refusal] // how the innermost interceptor, or an Answerer, refused the call
 
-	headerMu sync.Mutex  // a stream may have several goroutines
-	header   metadata.MD // about the limits; guarded by headerMu
-	sent     bool        // whether the header was sent; guarded by headerMu
+	headerMu sync.Mutex  // needed because a stream may have several goroutines
+	header   metadata.MD // the headers about the limit; guarded by headerMu
+	sent     bool        // whether header was sent; guarded by headerMu
 }
 
-// stateKey is the key of a call's context under which it has its state.
+// stateKey is the key of the state in a call's context.
 type stateKey struct{}
 
-// stateIn returns the state of the call whose context ctx is, or nil before the first interceptor.
+// stateIn returns the state of the call whose context is ctx, or nil before the first interceptor.
 func stateIn(ctx context.Context) *state {
 	s, _ := ctx.Value(stateKey{}).(*state)
 	return s
 }
 
-// guards returns what Guards know of the call, or nil before the first interceptor.
+// guards returns what the Guards of the call share, or nil before the first interceptor.
 func (s *state) guards() *adapter.RequestState {
 	if s == nil {
 		return nil
@@ -109,7 +107,7 @@ func (s *state) guards() *adapter.RequestState {
 	return &s.RequestState
 }
 
-// newRequest returns the request of a call, with the state that the call has or a new one.
+// newRequest returns the request of a call, with the call's state or a new one.
 func newRequest(ctx context.Context, call Call) *request {
 	q := &request{ctx: ctx, call: call, state: stateIn(ctx)}
 	if q.state == nil {
@@ -120,10 +118,10 @@ func newRequest(ctx context.Context, call Call) *request {
 	return q
 }
 
-// isOutermost reports whether no interceptor is further out than the one that made q.
+// isOutermost reports whether the interceptor that made q is the outermost one of this package.
 func (q *request) isOutermost() bool { return q.state == &q.made }
 
-// Get, Set and Del make state an adapter.Header. They have no effect after the header was sent.
+// Get, Set and Del make state implement adapter.Header. They have no effect after the header was sent.
 
 func (s *state) Get(name string) string {
 	s.headerMu.Lock()
@@ -132,8 +130,8 @@ func (s *state) Get(name string) string {
 }
 
 func (s *state) Set(name, value string) {
-	if name == "Cache-Control" {
-		return // no cache stores what gRPC answers
+	if name == "Cache-Control" { // caches do not store responses of gRPC
+		return
 	}
 	s.headerMu.Lock()
 	defer s.headerMu.Unlock()
@@ -146,9 +144,9 @@ func (s *state) Del(name string) {
 	s.header.Delete(name)
 }
 
-// send sends the headers, once: before the first message, or with the status err. Those of a call
-// that is not served go into the trailer. There clients find them with the error, and a header
-// would end their retries (gRPC's A6).
+// send sends the headers once: before the first message, or together with the status err. The headers of a
+// call that is not served go into the trailer: clients find them there with the error, and a header would
+// end their retries (gRFC A6).
 func (s *state) send(ctx context.Context, err error) {
 	s.headerMu.Lock()
 	defer s.headerMu.Unlock()
@@ -165,7 +163,7 @@ func (s *state) send(ctx context.Context, err error) {
 	}
 }
 
-// A stream is what the handler gets. The headers go before its first message.
+// A stream is the stream that the handler gets. It sends the headers before its first message.
 type stream struct {
 	grpc.ServerStream
 

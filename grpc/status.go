@@ -20,13 +20,13 @@ import (
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
-// A limit is one interceptor.
+// A limit is one interceptor of a limiter.
 type limit struct {
 	guard    *adapter.Guard
 	handlers errorHandlers
 }
 
-// errorHandlers make the errors of calls that are not served.
+// errorHandlers are the application's functions that replace the errors of calls that are not served.
 type errorHandlers = adapter.Handlers[func(context.Context, error) error]
 
 func newLimit(lim *core.Limiter, key keyfunc.Func, opts []guard.Option) *limit {
@@ -34,9 +34,9 @@ func newLimit(lim *core.Limiter, key keyfunc.Func, opts []guard.Option) *limit {
 	return &limit{g, handlers}
 }
 
-// serve decides about a call, and has next serve it.
+// serve decides about a call, and calls next to serve it.
 func (l *limit) serve(q *request, next func(context.Context) error) (err error) {
-	if q.isOutermost() { // all have decided when next returns
+	if q.isOutermost() { // when next returns, all interceptors have decided
 		defer func() { q.state.send(q.ctx, err) }()
 	}
 	v := l.guard.Check(q, q.state, q.state.guards())
@@ -65,20 +65,20 @@ func (l *limit) serve(q *request, next func(context.Context) error) (err error) 
 // A refusal is the error of a call that is not served.
 type refusal struct {
 	status *status.Status
-	err    error // why
+	err    error // the reason
 	code   codes.Code
 	http   int // the status of the Verdict
 
 	pushback string // the value of pushbackKey, or "" for none
 }
 
-// Error has no more than the status has: gRPC sends it to the client if an interceptor wraps the
-// error.
+// Error returns only what the status says: if an interceptor wraps the error, gRPC sends its text to the
+// client.
 func (r *refusal) Error() string              { return r.status.String() }
 func (r *refusal) Unwrap() error              { return r.err }
 func (r *refusal) GRPCStatus() *status.Status { return r.status }
 
-// refuse returns the error of a call that is not served, with the Verdict v. The client may come back
+// refuse returns the error of a call that is not served because of the Verdict v. The client may come back
 // after retryIn.
 func refuse(ctx context.Context, s *state, v adapter.Verdict, retryIn time.Duration, handlers errorHandlers) error {
 	r := &refusal{err: v.Err, http: v.Status, pushback: pushbackOf(ctx, v, retryIn)}
@@ -94,20 +94,20 @@ func refuse(ctx context.Context, s *state, v adapter.Verdict, retryIn time.Durat
 	return err
 }
 
-// pushbackKey is the key of the trailer that says in how many milliseconds a client with a retry
-// policy may try again, and with less than 0 that it must not (gRFC A6). Without it such a client
-// tries again after times of its own: it does not read RetryInfo.
+// pushbackKey is the key of a trailer for clients with a retry policy (gRFC A6). Its value says after how
+// many milliseconds such a client may try again; a negative value says that it must not. Without the
+// trailer, such a client chooses its own delays: it does not read RetryInfo.
 const pushbackKey = "grpc-retry-pushback-ms"
 
-// pushbackOf returns the value of pushbackKey for a call that is not served with the Verdict v; "" if
-// there is none, as with NoHeaders. No wait helps if the call can never be admitted, or the
-// application has made a mistake.
+// pushbackOf returns the value of pushbackKey for a call that is not served because of the Verdict v. It
+// returns "" if the trailer must not be sent, for example with NoHeaders. It returns "-1" if no wait helps:
+// the call can never be admitted, or the application has made a mistake.
 func pushbackOf(ctx context.Context, v adapter.Verdict, retryIn time.Duration) string {
 	denied := (*guard.DeniedError)(nil)
 	isNever := errors.As(v.Err, &denied) && !denied.Hidden && denied.Result.RetryAfter == core.Never
 	switch {
-	case ctx.Err() != nil:
-		return "" // the call is over for its client
+	case ctx.Err() != nil: // the call is over for its client
+		return ""
 	case retryIn > 0:
 		return strconv.FormatInt((retryIn + time.Millisecond - 1).Milliseconds(), 10)
 	case isNever || v.Status == http.StatusInternalServerError:
@@ -116,7 +116,7 @@ func pushbackOf(ctx context.Context, v adapter.Verdict, retryIn time.Duration) s
 	return ""
 }
 
-// refusedStatus returns the status of a call that is not served. Its message is never the text of an
+// refusedStatus returns the status of a call that is not served. The message never contains the text of an
 // error, which may contain secrets.
 func refusedStatus(ctx context.Context, v adapter.Verdict, retryIn time.Duration) *status.Status {
 	s := status.New(codes.Internal, "the rate limiter failed")
@@ -143,8 +143,8 @@ func refusedStatus(ctx context.Context, v adapter.Verdict, retryIn time.Duration
 	return s
 }
 
-// quotaFailure names the limits that denied, as RateLimit-Policy names limiters. A limiter that bans
-// is named even if all its limits are Unlimited.
+// quotaFailure names the limits that denied, and their limiters as RateLimit-Policy does. A limiter that
+// has banned the key is named even if all its limits are Unlimited.
 func quotaFailure(res *core.Result) *errdetails.QuotaFailure {
 	failure := &errdetails.QuotaFailure{}
 	for each := range res.All() {
@@ -168,9 +168,9 @@ func codeOf(err error) codes.Code {
 	return status.FromContextError(err).Code()
 }
 
-// statusOf returns the HTTP status that stands for a code with which the call ends. If it is that
-// of an interceptor further in, which called no handler, the Guard is told so by the status of that
-// one's Verdict.
+// statusOf returns the HTTP status that corresponds to the code with which the call ends. If an interceptor
+// further in has refused the call with this code, so that no handler was called, statusOf returns the
+// status of that interceptor's Verdict: the outer Guard then knows.
 func (s *state) statusOf(code codes.Code) int {
 	if refused := s.refused.Load(); refused != nil && refused.code == code {
 		return refused.http
@@ -181,7 +181,7 @@ func (s *state) statusOf(code codes.Code) int {
 	return http.StatusInternalServerError
 }
 
-// statuses are those of gRPC-gateway. What is not here is 500.
+// statuses has the HTTP statuses of gRPC-gateway. Any other code corresponds to 500.
 var statuses = map[codes.Code]int{
 	codes.OK:                 http.StatusOK,
 	codes.Canceled:           adapter.StatusClientGone,

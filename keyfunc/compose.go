@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// Join returns a Func whose key is made of the keys of all fs, such as a user and a route: each
-// combination is counted on its own. Different combinations never give the same key, whatever the
-// parts contain; of a part longer than 64 bytes it has a digest. If one of the keys is missing, the
-// error is [ErrNoKey].
+// Join returns a Func that combines the keys of all fs, such as a user and a route, so that each
+// combination is counted separately. Different combinations never give the same key, whatever the parts
+// contain. A part longer than 64 bytes is replaced by a digest. If one of the keys is missing, the error is
+// [ErrNoKey].
 func Join(fs ...Func) Func {
 	mustFuncs("Join", fs)
 	return func(r Request) (string, error) {
@@ -28,8 +28,8 @@ func Join(fs ...Func) Func {
 	}
 }
 
-// ForJoin returns the key under which [Join] counts requests with these keys, in the order of
-// Join's Funcs: for Peek and Reset without a request.
+// ForJoin returns the key under which [Join] counts requests with the given keys, in the order of Join's
+// Funcs. Use it for Peek and Reset without a request.
 func ForJoin(keys ...string) string {
 	if len(keys) == 0 {
 		panic("keyfunc: ForJoin(): want at least one key, such as that of ForUser")
@@ -42,12 +42,12 @@ func ForJoin(keys ...string) string {
 	return b.String()
 }
 
-// maxPart is the longest key that a joined key contains as it is.
+// maxPart is the length, in bytes, of the longest key that a joined key contains unchanged.
 const maxPart = 64
 
-// joinPart appends the key of part i. Escaping takes time for every byte of what a client sent, so
-// a long key is replaced by a digest. An escaped key never contains "%~", so that no other key
-// looks like a digest.
+// joinPart appends key, which is part i. A long key is replaced by a digest, because escaping takes time
+// for every byte that a client sends. An escaped key never contains "%~", so no other key looks like a
+// digest.
 func joinPart(b *strings.Builder, i int, key string) {
 	if i > 0 {
 		b.WriteByte(',')
@@ -63,9 +63,9 @@ func joinPart(b *strings.Builder, i int, key string) {
 // joinEscaper escapes the commas inside of keys, so that a comma always separates two keys.
 var joinEscaper = strings.NewReplacer("%", "%25", ",", "%2C")
 
-// FirstOf returns a Func whose key is that of the first of fs that has one, such as the user if
-// there is one and else the address. If none has one, the error is [ErrNoKey]. It has no function
-// ForFirstOf: the key is the one of that Func.
+// FirstOf returns a Func that tries fs in order and uses the first key that it finds: for example, the user
+// of a request if it has one, and otherwise the address. If none of fs finds a key, the error is
+// [ErrNoKey]. There is no ForFirstOf: use the counterpart of the Func that finds the key.
 func FirstOf(fs ...Func) Func {
 	mustFuncs("FirstOf", fs)
 	return func(r Request) (string, error) {

@@ -52,51 +52,51 @@ func Secret[K string | []byte](key K) CredentialOption {
 	})
 }
 
-// APIKey returns a Func that counts by the API key in the header called name, such as "X-API-Key".
-// The key in Redis is a digest of 144 bits: the credential itself reaches neither Redis nor logs
-// nor headers. For a request without the header the error is [ErrNoKey].
+// APIKey returns a Func that counts by the API key in the header called name, such as "X-API-Key". The key
+// in Redis is a digest of 144 bits, so the credential itself never appears in Redis, logs or headers. For a
+// request without the header, the error is [ErrNoKey].
 //
-// A client can send a new invented key with every request: mount the middleware after
-// authentication, or use [Known], or put a limiter by [IP] in front.
+// A client could invent a new API key for every request. Mount the middleware after authentication, use
+// [Known], or put a limiter by [IP] in front.
 func APIKey(name string, o ...CredentialOption) Func {
 	mustHeader("APIKey", name, "X-API-Key")
 	c := newCredential("apikey:", o)
 	return func(r Request) (string, error) { return c.key(r.Header(name)) }
 }
 
-// ForAPIKey returns the key under which [APIKey], with the same options, counts the credential
-// secret: for Peek and Reset without a request.
+// ForAPIKey returns the key under which [APIKey], with the same options, counts the credential secret. Use
+// it for Peek and Reset without a request.
 func ForAPIKey(secret string, o ...CredentialOption) string {
 	return newCredential("apikey:", o).digest(secret)
 }
 
-// ForBearer returns the key under which [Bearer], with the same options, counts the token: for Peek
+// ForBearer returns the key under which [Bearer], with the same options, counts the token. Use it for Peek
 // and Reset without a request.
 func ForBearer(token string, o ...CredentialOption) string {
 	return newCredential("bearer:", o).digest(token)
 }
 
-// ForCookie returns the key under which [Cookie] of this name, with the same options, counts the
-// value: for Peek and Reset without a request.
+// ForCookie returns the key under which [Cookie], with the same name and options, counts the value. Use it
+// for Peek and Reset without a request.
 func ForCookie(name, value string, o ...CredentialOption) string {
 	return cookieCredential("ForCookie", name, o).digest(value)
 }
 
-// ForQuery returns the key under which [Query] of this name, with the same options, counts the
-// value: for Peek and Reset without a request.
+// ForQuery returns the key under which [Query], with the same name and options, counts the value. Use it
+// for Peek and Reset without a request.
 func ForQuery(name, value string, o ...CredentialOption) string {
 	return queryCredential("ForQuery", name, o).digest(value)
 }
 
-// Bearer returns a Func that counts by the token in "Authorization: Bearer ..." (RFC 6750), as a
-// digest. The notes on [APIKey] hold here too.
+// Bearer returns a Func that counts by the token in "Authorization: Bearer ..." (RFC 6750). As with
+// [APIKey], the key is a digest, and a client could invent tokens.
 func Bearer(o ...CredentialOption) Func {
 	c := newCredential("bearer:", o)
 	return func(r Request) (string, error) { return c.key(authorization(r, "Bearer")) }
 }
 
-// Cookie returns a Func that counts by the value of the cookie called name, as a digest. The notes
-// on [APIKey] hold here too.
+// Cookie returns a Func that counts by the value of the cookie called name. As with [APIKey], the key is a
+// digest, and a client could invent values.
 func Cookie(name string, o ...CredentialOption) Func {
 	c := cookieCredential("Cookie", name, o)
 	return func(r Request) (string, error) { return c.key(r.Cookie(name)) }
@@ -107,8 +107,8 @@ func cookieCredential(f, name string, o []CredentialOption) *credential {
 	return newCredential("cookie:"+name+":", o)
 }
 
-// Query returns a Func that counts by the query parameter called name, as a digest. The notes on
-// [APIKey] hold here too.
+// Query returns a Func that counts by the query parameter called name. As with [APIKey], the key is a
+// digest, and a client could invent values.
 func Query(name string, o ...CredentialOption) Func {
 	c := queryCredential("Query", name, o)
 	return func(r Request) (string, error) { return c.key(r.Query(name)) }
@@ -119,8 +119,8 @@ func queryCredential(f, name string, o []CredentialOption) *credential {
 	return newCredential("query:"+name+":", o)
 }
 
-// BasicAuth returns a Func that counts by the user name of HTTP Basic authentication (RFC 7617). It
-// does not check the password: mount the middleware after the authentication that does, or a client
+// BasicAuth returns a Func that counts by the user name of HTTP Basic authentication (RFC 7617). It does
+// not check the password. Mount the middleware after the authentication that checks it; otherwise a client
 // can send any name.
 func BasicAuth() Func {
 	return func(r Request) (string, error) {
@@ -133,11 +133,11 @@ func BasicAuth() Func {
 	}
 }
 
-// ForBasicAuth returns the key under which [BasicAuth] counts the user name: for Peek and Reset
+// ForBasicAuth returns the key under which [BasicAuth] counts the user name. Use it for Peek and Reset
 // without a request.
 func ForBasicAuth(user string) string { return "basic:" + user }
 
-// authorization returns what r sends for an authentication scheme, or "".
+// authorization returns the credentials that r sends for an authentication scheme, or "".
 func authorization(r Request, scheme string) string {
 	name, credentials, _ := strings.Cut(r.Header("Authorization"), " ")
 	if !strings.EqualFold(name, scheme) {
@@ -152,7 +152,8 @@ func mustName(f, name, example string) {
 	}
 }
 
-// mustToken refuses a name that no header or cookie can have (RFC 9110, section 5.6.2).
+// mustToken panics if no header or cookie can have the name (RFC 9110, section 5.6.2). f is the function to
+// name in the message.
 func mustToken(f, what, name, example string) {
 	mustName(f, name, example)
 	for _, c := range name {
@@ -162,7 +163,7 @@ func mustToken(f, what, name, example string) {
 	}
 }
 
-// mustHeader refuses a name that no header of a Request has.
+// mustHeader panics if no header of a Request can have the name.
 func mustHeader(f, name, example string) {
 	mustToken(f, "header", name, example)
 	if strings.EqualFold(name, "Host") {
@@ -189,8 +190,7 @@ func (c *credential) key(sent string) (string, error) {
 	return c.digest(sent), nil
 }
 
-// digestSize is how many bytes of a SHA-256 are in a key: 144 bits, which base64 writes without
-// padding.
+// digestSize is how many bytes of a SHA-256 a key contains: 144 bits, which base64 encodes without padding.
 const digestSize = 18
 
 func (c *credential) digest(sent string) string {

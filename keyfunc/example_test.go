@@ -81,8 +81,8 @@ func ExampleIP() {
 	// ip:2001:db8:1::/56
 }
 
-// Behind proxies of one's own: only what these have added to the header is trusted.
-// What is further left was sent by the client.
+// Behind your own proxies, only the addresses that they have added to the header are trusted. The addresses
+// further left were sent by the client.
 func ExampleTrustedProxies() {
 	key := keyfunc.IP(keyfunc.TrustedProxies("10.0.0.0/8"))
 
@@ -205,8 +205,8 @@ func ExampleFunc() {
 	// keyfunc: the request carries no such key
 }
 
-// Alice has mistyped her password too often. Support unlocks her login from her address:
-// the key is made of the same parts as that of the middleware.
+// Alice has mistyped her password too often. Support unlocks her login from her address: ForJoin combines
+// the same parts as the middleware's Func.
 func ExampleForJoin() {
 	lim, _ := core.NewMemory("logins", core.SlidingWindowLog(core.PerHour(2)))
 	byLogin := keyfunc.Join(keyfunc.IP(), keyfunc.BasicAuth())

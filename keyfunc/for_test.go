@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// A sibling is a Func, a request, and the key that the For... function of the Func makes
-// of what the request has.
+// A sibling is a Func, a request, and the key that the For... function of the Func returns for the
+// request's values.
 type sibling struct {
 	f       Func
 	request fakeRequest
@@ -47,7 +47,7 @@ func siblings() map[string][]sibling {
 			{Join(Header("T"), Global()), with("T", strings.Repeat("a", 100)), ForJoin(ForHeader("T", strings.Repeat("a", 100)), ForGlobal())},
 			{Join(Join(Global(), Global()), Global()), fakeRequest{}, ForJoin(ForJoin(ForGlobal(), ForGlobal()), ForGlobal())},
 		},
-		// The key is that of one of its Funcs, which has its own For... function.
+		// FirstOf returns the key of one of its Funcs, which has its own For... function.
 		"FirstOf": {{FirstOf(BasicAuth(), Global()), fakeRequest{}, ForGlobal()}},
 	}
 	for _, o := range [][]CredentialOption{nil, {Secret("pepper of 16 bytes or more")}, {Secret([]byte("salt of 16 bytes or more")), Known(func(string) bool { return true })}} {
@@ -66,7 +66,7 @@ func siblings() map[string][]sibling {
 	return all
 }
 
-// TestForElsewhere compares the keys for Peek and Reset with those of requests.
+// TestForElsewhere compares the keys for Peek and Reset with the keys of requests.
 func TestForElsewhere(t *testing.T) {
 	t.Parallel()
 	all := siblings()

@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// maxNode bounds the length of a node; any address with a port is shorter.
+// maxNode bounds the length, in bytes, of an address in a header. Any address with a port is shorter.
 const maxNode = 64
 
-// parseNode reads an address as proxies write it: plain, with a port, in brackets or both. For
-// anything else, such as "unknown", it returns the zero Addr.
+// parseNode parses an address as proxies write it: with or without a port, and with or without brackets.
+// For any other text, such as "unknown", it returns the zero Addr.
 func parseNode(node string) netip.Addr {
 	if len(node) > maxNode {
 		return netip.Addr{}
@@ -25,13 +25,13 @@ func parseNode(node string) netip.Addr {
 	}
 	addr, err := netip.ParseAddr(node)
 	if err != nil && strings.Contains(node, ".") {
-		return parseWithPort(node) // as in ::ffff:192.0.2.1:80
+		return parseWithPort(node) // for example ::ffff:192.0.2.1:80
 	}
 	return clean(addr)
 }
 
-// parseWithPort reads an address with a port, of which IPv6 needs no brackets. Without a port it
-// returns the zero Addr.
+// parseWithPort parses an address with a port. An IPv6 address need not have brackets. Without a port,
+// parseWithPort returns the zero Addr.
 func parseWithPort(node string) netip.Addr {
 	if len(node) > maxNode {
 		return netip.Addr{}
@@ -59,9 +59,9 @@ func lastNode(line string) (rest, node string, more bool) {
 	return line[:i], strings.TrimSpace(line[i+1:]), true
 }
 
-// lastElement splits the last element off a line of Forwarded and returns its "for". It reads from
-// the right, so that a quote which the client never closes spoils only the client's own elements,
-// and none that proxies appended.
+// lastElement splits the last element off a line of Forwarded and returns the value of its "for". It reads
+// from the right: if a client sends a quote that is never closed, this spoils only the client's own
+// elements, and not the elements that proxies appended.
 func lastElement(line string) (rest, node string, more bool) {
 	quoted := false
 	for i := len(line) - 1; i >= 0; i-- {
@@ -75,7 +75,7 @@ func lastElement(line string) (rest, node string, more bool) {
 	return "", forNode(line), false
 }
 
-// escaped reports whether an odd number of backslashes stands before line[i].
+// escaped reports whether line[i] is escaped by a backslash, which is not escaped itself.
 func escaped(line string, i int) bool {
 	n := 0
 	for i--; i >= 0 && line[i] == '\\' && n <= maxNode; i-- {
@@ -84,7 +84,8 @@ func escaped(line string, i int) bool {
 	return n%2 == 1
 }
 
-// forNode returns the value of "for" in an element, or "" unless there is exactly one.
+// forNode returns the value of "for" in an element of Forwarded. It returns "" unless there is exactly one
+// "for".
 func forNode(element string) string {
 	var node string
 	seen := false
@@ -103,8 +104,8 @@ func forNode(element string) string {
 	return node
 }
 
-// withoutObfuscatedPort removes a port such as ":_gazonk" (RFC 7239, section 6), which stands behind
-// an address of IPv4, or of IPv6 in brackets.
+// withoutObfuscatedPort removes a port such as ":_gazonk" (RFC 7239, section 6) from an IPv4 address, or
+// from an IPv6 address in brackets.
 func withoutObfuscatedPort(node string) string {
 	addr, _, found := strings.Cut(node, ":_")
 	if !found || strings.Contains(addr, ":") && !strings.HasSuffix(addr, "]") {
@@ -129,7 +130,7 @@ func cutUnquoted(s string, sep byte) (before, after string, found bool) {
 	return s, "", false
 }
 
-// unquote returns a token as it is, and a quoted string without its quotes and the backslashes of its
+// unquote returns a token unchanged. From a quoted string it removes the quotes and the backslashes of its
 // quoted pairs (RFC 9110, section 5.6.4).
 func unquote(value string) string {
 	inner, quoted := strings.CutPrefix(value, `"`)

@@ -7,52 +7,60 @@ import (
 	"strings"
 )
 
-// IP returns a Func that counts by the client's address: by default that of the connection's peer.
-// No header is trusted unless an option says so: behind a reverse proxy the peer is the proxy, and
-// all its clients would be counted as one.
+// IP returns a Func that counts by the client's address.
 //
-//   - [TrustedProxies]: proxies whose addresses you know, read from X-Forwarded-For
-//   - [TrustedHops]: a number of proxies whose addresses you do not know
-//   - [TrustedHeader]: one header that your own edge sets, such as CF-Connecting-IP
-//   - [Forwarded]: with the first two, RFC 7239 instead of X-Forwarded-For
+// By default this is the address of the connection's peer, and no header is trusted. Behind a reverse proxy
+// the peer is the proxy, so all its clients would be counted as one. These options say which header to
+// trust:
 //
-// IPv6 addresses of one /64 network are counted together, see [IPv6Prefix]. An IPv4 address written
-// as IPv6 (::ffff:192.0.2.1, or 64:ff9b::192.0.2.1 of NAT64) is counted as the IPv4 address. With
-// another prefix of NAT64 all IPv4 clients are in one /64 network: give IPv6Prefix(128) then. Zones
-// are dropped. Peers without an address, such as those on a unix socket, are all counted as
-// "ip:unix".
+//   - [TrustedProxies]: you know the addresses of your proxies; read X-Forwarded-For
+//   - [TrustedHops]: you know only how many proxies there are; read X-Forwarded-For
+//   - [TrustedHeader]: your edge sets one header, such as CF-Connecting-IP
+//   - [Forwarded]: with the first two, read the header of RFC 7239 instead of X-Forwarded-For
 //
-// If a header entry is not an address, reading stops and the last trusted address is the client's.
-// One warning is logged if requests seem to come through a proxy that no option names: a private
-// peer, or with [TrustedProxies] any other one, sends X-Forwarded-For or Forwarded; or these come,
-// and the header that the options read does not; or that header has fewer addresses than TrustedHops,
-// or what a trusted proxy wrote is not an address, or a private address that stands behind another
-// one is taken for the client. Another warning is logged if the peer's address has no port, or is no
-// address: then a middleware such as chi's RealIP has overwritten it by a header that clients can choose. Remove that
-// middleware, and give IP the options. See [LoggingRequest].
+// IPv6 addresses of one /64 network are counted together; see [IPv6Prefix]. An IPv4 address written as IPv6
+// (::ffff:192.0.2.1, or 64:ff9b::192.0.2.1 behind NAT64) is counted as the IPv4 address. With another
+// prefix of NAT64, all IPv4 clients are in one /64 network: use IPv6Prefix(128) then. Zones are dropped.
+// Peers without an address, such as those on a unix socket, are all counted as "ip:unix".
+//
+// If an entry of the header is not an address, reading stops, and the last trusted address counts as the
+// client's.
+//
+// IP logs one warning if requests seem to come through a proxy that no option names:
+//
+//   - A private peer, or with [TrustedProxies] any peer that they do not name, sends X-Forwarded-For or
+//     Forwarded.
+//   - A peer sends one of these headers, but not the header that the options read.
+//   - The header has fewer addresses than TrustedHops.
+//   - A trusted proxy has written an entry that is not an address.
+//   - The client's address would be a private one that stands behind another address.
+//
+// IP logs another warning if the peer's address has no port, or is not an address: a middleware such as
+// chi's RealIP has then overwritten it with a header that clients can choose. Remove that middleware, and
+// give IP the options above. See [LoggingRequest].
 func IP(opts ...IPOption) Func {
 	c := newIPConfig(opts)
 	return func(r Request) (string, error) { return c.key("ip:", c.clientOf(r)), nil }
 }
 
-// ForIP returns the key under which [IP], with the same options, counts the client addr: for Peek
-// and Reset without a request. It panics if addr is the zero Addr, which [netip.ParseAddr] returns
-// for what is not an address.
+// ForIP returns the key under which [IP], with the same options, counts the client addr. Use it for Peek
+// and Reset without a request. It panics if addr is the zero Addr, which [netip.ParseAddr] returns together
+// with an error.
 func ForIP(addr netip.Addr, opts ...IPOption) string {
 	mustAddr("ForIP", "ip:", addr)
 	return newIPConfig(opts).key("ip:", clean(addr))
 }
 
-// Peer returns a Func that counts by the peer's address as [IP] without options does, under keys
-// that begin with "peer:". The middleware uses it for requests without a key, so that leaving out a
-// credential does not avoid the limit. It logs the same warning as IP.
+// Peer returns a Func that counts by the address of the connection's peer, as [IP] without options does,
+// under keys that begin with "peer:". The middleware uses it for requests without a key, so that a client
+// cannot avoid the limit by leaving out a credential. Peer logs the same warnings as IP.
 func Peer() Func {
 	c := newIPConfig(nil)
 	c.warning.forPeer = true
 	return func(r Request) (string, error) { return c.key("peer:", c.clientOf(r)), nil }
 }
 
-// ForPeer returns the key under which [Peer] counts the peer addr: for Peek and Reset without a
+// ForPeer returns the key under which [Peer] counts the peer addr. Use it for Peek and Reset without a
 // request. It panics if addr is the zero Addr.
 func ForPeer(addr netip.Addr) string {
 	mustAddr("ForPeer", "peer:", addr)
@@ -101,15 +109,15 @@ func mustBits(option string, bits, most int) {
 	}
 }
 
-// mustOnce panics if an option is given again: the first would be without effect.
+// mustOnce panics if an option is given twice: the first one would have no effect.
 func mustOnce(option string, again bool) {
 	if again {
 		panic("keyfunc: " + option + " and " + option + ": give it once")
 	}
 }
 
-// An ipConfig is what the options of an IP add up to: which address of a request is the client's,
-// and how many of its bits count.
+// An ipConfig is the sum of the options of an IP: which address of a request is the client's, and how many
+// bits of the address count.
 type ipConfig struct {
 	bits4, bits6 int
 	trust        trust
@@ -129,8 +137,8 @@ func newIPConfig(opts []IPOption) *ipConfig {
 	return c
 }
 
-// clientOf returns the client's address. The zero Addr is that of a unix socket, or of a peer whose
-// address was overwritten by what is no address: such a peer is no proxy that "unix" names.
+// clientOf returns the client's address. It returns the zero Addr for a unix socket. It also does so if the
+// peer's address was overwritten with other text; such a peer is not the proxy that "unix" names.
 func (c *ipConfig) clientOf(r Request) netip.Addr {
 	remote, overwritten := parsePeer(r.RemoteAddr())
 	if overwritten && c.trust.usesPeer() {
@@ -148,7 +156,7 @@ func (c *ipConfig) clientOf(r Request) netip.Addr {
 	return client
 }
 
-// key returns the key of addr, or of its network.
+// key returns the key for addr, or for its network if the options count networks.
 func (c *ipConfig) key(kind string, addr netip.Addr) string {
 	if !addr.IsValid() {
 		return kind + "unix"
@@ -162,13 +170,13 @@ func (c *ipConfig) key(kind string, addr netip.Addr) string {
 	if bits == addr.BitLen() {
 		return string(addr.AppendTo(key))
 	}
-	network, _ := addr.Prefix(bits) // fails for lengths that no address has
+	network, _ := addr.Prefix(bits) // an error is impossible: bits is not longer than the address
 	return string(network.AppendTo(key))
 }
 
-// parsePeer reads the address of a connection's other end. A server writes an address with its port.
-// The peer on a unix socket has a path, "@" and a name, or nothing, and one in this process a word such
-// as "pipe". Anything else has overwritten what the server wrote.
+// parsePeer parses the address of a connection's other end. A server writes an address with its port. For a
+// unix socket it writes a path, "@" and a name, or nothing, and for a connection within the process a word
+// such as "pipe". Any other text was written by a middleware: overwritten is then true.
 func parsePeer(remote string) (addr netip.Addr, overwritten bool) {
 	if ap, err := netip.ParseAddrPort(remote); err == nil {
 		return clean(ap.Addr()), false
@@ -176,16 +184,16 @@ func parsePeer(remote string) (addr netip.Addr, overwritten bool) {
 	if strings.HasPrefix(remote, "/") || strings.HasPrefix(remote, "@") || !strings.ContainsAny(remote, ".:,") {
 		return netip.Addr{}, false
 	}
-	addr, _ = netip.ParseAddr(remote) // the zero Addr if there is none
+	addr, _ = netip.ParseAddr(remote) // the zero Addr if it is not an address
 	return clean(addr), true
 }
 
 // nat64 is the prefix of IPv4 addresses behind NAT64 and SIIT-DC (RFC 6052).
 var nat64 = netip.MustParsePrefix("64:ff9b::/96")
 
-// clean returns the same address for all ways to write it. In the prefix of NAT64 there are no
-// private addresses (RFC 6052, section 3.1): what looks like one is left as it is, so that it is
-// not taken for a proxy.
+// clean returns the same Addr for all ways to write an address. The prefix of NAT64 has no private
+// addresses (RFC 6052, section 3.1). An address there that seems to contain a private one is left
+// unchanged, so that it is not taken for a proxy.
 func clean(addr netip.Addr) netip.Addr {
 	if addr.Is4() {
 		return addr

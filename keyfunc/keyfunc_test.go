@@ -50,7 +50,7 @@ type (
 
 func (s *stringer) String() string { return s.id }
 
-// TestNoCredential has requests without one: they have no key, rather than one that they share with all others.
+// TestNoCredential checks that requests without a credential have no key, instead of one that they share.
 func TestNoCredential(t *testing.T) {
 	t.Parallel()
 	for name, f := range map[string]Func{
@@ -133,8 +133,8 @@ func TestCompose(t *testing.T) {
 	}
 }
 
-// TestNamesAreInKeys has two parameters, cookies and headers with the same value: what they name is not
-// the same client.
+// TestNamesAreInKeys checks that two parameters, cookies or headers with different names but the same value
+// do not identify the same client.
 func TestNamesAreInKeys(t *testing.T) {
 	t.Parallel()
 	sent := fakeRequest{query: "7", cookies: "7", header: http.Header{"User": {"7"}, "Guest": {"7"}}}
@@ -149,7 +149,7 @@ func TestNamesAreInKeys(t *testing.T) {
 	}
 }
 
-// FuzzJoin holds that different parts never make the same key.
+// FuzzJoin checks that different parts never give the same key.
 func FuzzJoin(f *testing.F) {
 	f.Add("a:b", "c", "a", "b:c")
 	f.Add("a,b", "c", "a", "b,c")

@@ -5,16 +5,16 @@ import (
 	"sync/atomic"
 )
 
-// A proxyWarning is logged once if requests seem to come through a proxy that no option of IP
-// names. express-rate-limit has the same check, ERR_ERL_UNEXPECTED_X_FORWARDED_FOR.
+// A proxyWarning is logged once if requests seem to come through a proxy that no option of IP names.
+// express-rate-limit has the same check, ERR_ERL_UNEXPECTED_X_FORWARDED_FOR.
 type proxyWarning struct {
-	forPeer           bool // of Peer, which has no options
+	forPeer           bool // for Peer, which has no options
 	logged            atomic.Bool
 	overwrittenLogged atomic.Bool
 }
 
-// overwritten warns that a middleware has overwritten the peer's address. Some do so rightly, such as
-// those that make a request of an event of AWS Lambda, so it is only a warning.
+// overwritten logs a warning that a middleware has overwritten the peer's address. Some do so rightly, such
+// as a middleware that turns an event of AWS Lambda into a request, so this is not an error.
 func (w *proxyWarning) overwritten(r Request) {
 	if !w.overwrittenLogged.Load() {
 		warnOnce(r, &w.overwrittenLogged, "the peer's address, RemoteAddr, is not an address with a port, "+
@@ -24,7 +24,8 @@ func (w *proxyWarning) overwritten(r Request) {
 	}
 }
 
-// warnOnce logs a warning about the peer of a request that has a logger, unless it was logged before.
+// warnOnce logs a warning about the peer of a request, unless it was logged before or the request has no
+// logger.
 func warnOnce(r Request, logged *atomic.Bool, message string) {
 	lr, ok := r.(LoggingRequest)
 	if !ok {
@@ -35,7 +36,7 @@ func warnOnce(r Request, logged *atomic.Bool, message string) {
 	}
 }
 
-// check looks at a request whose client trust could not name, or not surely.
+// check logs a warning if a request, whose client is in doubt, seems to have come through a proxy.
 func (w *proxyWarning) check(r Request, remote netip.Addr, why doubt, trust *trust) {
 	if w.logged.Load() || trust.none() && !proxyLike(remote) {
 		return

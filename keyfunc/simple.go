@@ -7,11 +7,13 @@ import (
 	"strings"
 )
 
-// Header returns a Func that counts by the value of the header called name, such as a tenant that
-// your gateway sets. The value is part of the key in Redis: for credentials use [APIKey]. A client
-// can send any value: mount the middleware where the header has been verified, or put a limiter by
-// [IP] in front. Headers with an address, such as X-Forwarded-For, are refused, and so are those of
-// credentials, such as Authorization, Cookie and X-API-Key.
+// Header returns a Func that counts by the value of the header called name, such as a tenant that your
+// gateway sets. A client can send any value: mount the middleware where the header has been verified, or
+// put a limiter by [IP] in front.
+//
+// The value is part of the key in Redis, so use [APIKey] for credentials. Header panics if name is a header
+// with a client's address, such as X-Forwarded-For, or with a credential, such as Authorization, Cookie or
+// X-API-Key.
 func Header(name string) Func {
 	kind := headerKind("Header", name)
 	return func(r Request) (string, error) {
@@ -23,8 +25,8 @@ func Header(name string) Func {
 	}
 }
 
-// ForHeader returns the key under which [Header] of this name counts the value: for Peek and Reset
-// without a request.
+// ForHeader returns the key under which [Header], with the same name, counts the value. Use it for Peek and
+// Reset without a request.
 func ForHeader(name, value string) string { return headerKind("ForHeader", name) + value }
 
 func headerKind(f, name string) string {
@@ -42,18 +44,18 @@ func headerKind(f, name string) string {
 	return "header:" + name + ":"
 }
 
-// credentialHeaders are those that have credentials in most services.
+// credentialHeaders are headers that have credentials in most services.
 var credentialHeaders = []string{
 	"Authorization", "Proxy-Authorization", "Cookie", "X-Api-Key", "Api-Key", "Apikey", "X-Auth-Token", "X-Access-Token", "X-Session-Token",
 }
 
-// Method returns a Func that counts by the HTTP method. Methods other than PATCH and those of RFC
-// 9110 are counted together, as "method:other", because clients can invent them.
+// Method returns a Func that counts by the HTTP method. Methods other than PATCH and the methods of RFC
+// 9110 are counted together, as "method:other", because clients can invent methods.
 func Method() Func {
 	return func(r Request) (string, error) { return ForMethod(r.Method()), nil }
 }
 
-// ForMethod returns the key under which [Method] counts the method: for Peek and Reset without a
+// ForMethod returns the key under which [Method] counts the method. Use it for Peek and Reset without a
 // request.
 func ForMethod(method string) string {
 	switch method {
@@ -63,10 +65,10 @@ func ForMethod(method string) string {
 	return "method:other"
 }
 
-// Global returns a Func with one key for all requests: a limit on the service as a whole.
+// Global returns a Func with one key for all requests. It limits the service as a whole.
 func Global() Func {
 	return func(Request) (string, error) { return ForGlobal(), nil }
 }
 
-// ForGlobal returns the key under which [Global] counts: for Peek and Reset without a request.
+// ForGlobal returns the key under which [Global] counts. Use it for Peek and Reset without a request.
 func ForGlobal() string { return "global" }

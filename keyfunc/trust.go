@@ -8,15 +8,15 @@ import (
 	"strings"
 )
 
-// The widest ranges that can be trusted: those of the largest private networks, 10.0.0.0/8 and
+// The widest ranges that can be trusted are as wide as the largest private networks, 10.0.0.0/8 and
 // fc00::/7.
 const (
 	widest4 = 8
 	widest6 = 7
 )
 
-// maxHops bounds how many proxies are followed, so that a header of any length takes bounded time.
-// No real request passes more.
+// maxHops bounds how many proxies are followed, so that a header of any length takes bounded time. No real
+// request passes more proxies.
 const maxHops = 64
 
 // TrustedProxies names the proxies in front of the service, by address ("192.0.2.1"), by range
@@ -63,7 +63,7 @@ func parseProxies(function string, proxies []string) (IPOption, error) {
 	}), nil
 }
 
-// parseProxy reads an address or a range.
+// parseProxy parses an address or a range.
 func parseProxy(proxy string) (netip.Prefix, error) {
 	prefix, err := netip.ParsePrefix(proxy)
 	if err == nil && prefix != prefix.Masked() {
@@ -131,7 +131,7 @@ func Forwarded() IPOption {
 	return ipOption(func(c *ipConfig) { c.trust.forwarded = true })
 }
 
-// trust says which peers and headers are trusted with the client's address.
+// A trust says which peers and headers are trusted to name the client's address.
 type trust struct {
 	ranges    []netip.Prefix
 	unix      bool
@@ -142,7 +142,7 @@ type trust struct {
 
 func (t *trust) none() bool { return !t.hasProxies() && t.hops == 0 && t.header == "" }
 
-// usesPeer reports whether the peer's address can decide who the client is.
+// usesPeer reports whether the peer's address can decide which address is the client's.
 func (t *trust) usesPeer() bool { return t.none() || t.hasProxies() }
 
 func (t *trust) hasProxies() bool { return len(t.ranges) > 0 || t.unix }
@@ -172,7 +172,7 @@ func (t *trust) trusts(addr netip.Addr) bool {
 	return false
 }
 
-// reads returns the name of the header that has the client's address.
+// reads returns the name of the header from which the client's address is read.
 func (t *trust) reads() string {
 	switch {
 	case t.header != "":
@@ -183,18 +183,18 @@ func (t *trust) reads() string {
 	return "X-Forwarded-For"
 }
 
-// A doubt is why an address is perhaps not the client's.
+// A doubt says why an address may not be the client's.
 type doubt uint8
 
 const (
 	noDoubt      doubt = iota
-	notNamed           // it is the peer's: there is no header to trust
+	notNamed           // it is the peer's address, as no header names the client
 	tooFew             // the header has fewer addresses than TrustedHops
-	privateProxy       // it is private, and another one stands before it
-	notAddress         // what a trusted proxy wrote is not an address
+	privateProxy       // it is private, and stands behind another address
+	notAddress         // a trusted proxy wrote an entry that is not an address
 )
 
-// clientOf returns the client's address of r, whose peer is remote.
+// clientOf returns the client's address of r, whose peer is remote, and whether there is a doubt.
 func (t *trust) clientOf(r Request, remote netip.Addr) (netip.Addr, doubt) {
 	if t.none() || t.hasProxies() && !t.trusts(remote) {
 		return remote, notNamed
@@ -213,8 +213,8 @@ func (t *trust) clientOf(r Request, remote netip.Addr) (netip.Addr, doubt) {
 	return remote, notAddress
 }
 
-// parseHeader reads the value of a TrustedHeader. CloudFront's always has a port, and an IPv6 address
-// stands in it without brackets.
+// parseHeader parses the value of the header that TrustedHeader names. CloudFront always adds a port, and
+// writes an IPv6 address without brackets.
 func (t *trust) parseHeader(value string) netip.Addr {
 	if strings.EqualFold(t.header, "CloudFront-Viewer-Address") {
 		return parseWithPort(value)
@@ -222,10 +222,10 @@ func (t *trust) parseHeader(value string) netip.Addr {
 	return parseNode(value)
 }
 
-// walk follows the addresses in the lines of the header from the nearest proxy on, as far as they
-// are trusted. No library does this for us: those that exist take an http.Header, which not every
-// framework has. They also read Forwarded from the left, so that a quote which the client never
-// closes hides what the proxy wrote.
+// walk reads the addresses in the header from right to left, from the nearest proxy on, while they are
+// trusted. Existing libraries could not be used: they take an http.Header, which not every framework has.
+// They also read Forwarded from the left, so that a quote which the client never closes hides the entries
+// of the proxies.
 func (t *trust) walk(lines []string, remote netip.Addr) (netip.Addr, doubt) {
 	next := lastNode
 	if t.forwarded {
@@ -258,7 +258,8 @@ func (t *trust) walk(lines []string, remote netip.Addr) (netip.Addr, doubt) {
 	return client, noDoubt
 }
 
-// doubtOf returns what there is about a client, which stands behind another address or not.
+// doubtOf returns whether there is a doubt about a client. behind says whether the client's address stands
+// behind another address.
 func doubtOf(client netip.Addr, behind bool) doubt {
 	if behind && proxyLike(client) {
 		return privateProxy

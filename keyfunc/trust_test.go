@@ -12,8 +12,7 @@ func via(header string, lines ...string) Request {
 	return fakeRequest{remote: nearProxy, header: http.Header{header: lines}}
 }
 
-// FuzzXForwardedFor holds that what a client writes never matters: only what the
-// proxy wrote behind it.
+// FuzzXForwardedFor checks that what a client writes never matters, only what the proxy appended.
 func FuzzXForwardedFor(f *testing.F) {
 	for _, s := range []string{"", "6.6.6.6", "10.9.9.9", "unknown", ",", ", ,", `"`, "[::1", "::1%eth0", strings.Repeat("10.1.1.1,", 70)} {
 		f.Add(s)
@@ -40,7 +39,7 @@ func FuzzXForwardedFor(f *testing.F) {
 	})
 }
 
-// FuzzForwarded holds the same of RFC 7239, whose quotes a client may leave open.
+// FuzzForwarded checks the same for RFC 7239, in which a client may leave a quote open.
 func FuzzForwarded(f *testing.F) {
 	for _, s := range []string{"", "for=6.6.6.6", `for="`, `for="\`, `for="\"`, `a="b,c`, `;;;`, `"`, `\`, `for="[::1]:80"`, "for=10.9.9.9"} {
 		f.Add(s)
@@ -63,8 +62,8 @@ func FuzzForwarded(f *testing.F) {
 	})
 }
 
-// TestLongHeaders has headers of 1 MiB: no more than maxHops of their entries are
-// read, in few allocations. (Time that grew with the square would be hours.)
+// TestLongHeaders sends headers of 1 MiB: at most maxHops of their entries are read, with few allocations.
+// If the time grew with the square of the length, the test would take hours.
 func TestLongHeaders(t *testing.T) {
 	const size = 1 << 20
 	for name, part := range map[string]string{
@@ -86,7 +85,7 @@ func TestLongHeaders(t *testing.T) {
 	}
 }
 
-// TestParseProxies holds ParseProxies to what TrustedProxies does.
+// TestParseProxies checks that ParseProxies returns an error whenever TrustedProxies panics.
 func TestParseProxies(t *testing.T) {
 	t.Parallel()
 	option, err := ParseProxies("10.0.0.0/8", "192.0.2.1", "64:ff9b::198.51.100.1", "unix")

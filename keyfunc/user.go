@@ -7,22 +7,24 @@ import (
 	"sync/atomic"
 )
 
-// User returns a Func that counts by the identity which your authentication stored under key in the
-// request's context: a string, an integer or a [fmt.Stringer]. If nothing or an empty string is
-// stored, the error is [ErrNoKey]; a value of another type, such as the float64 that encoding/json
-// makes of a number, is an error, too. Mount the middleware after the authentication: as long as
-// nothing was stored for any request, the middleware logs that, once.
+// User returns a Func that counts by the identity that your authentication has stored under key in the
+// request's context. The identity is a string, an integer or a [fmt.Stringer]. If nothing is stored, or an
+// empty string, the error is [ErrNoKey]. A value of another type is an error, too: for example a float64,
+// which encoding/json returns for a number.
 //
-// All requests with the same identity share one count. If your authentication stores something for
-// anonymous users as well, such as the number 0, they are all one user: store nothing for them, so
-// that each is counted by its own address.
+// Mount the middleware after the authentication. If no request so far had an identity, the middleware logs
+// this once.
+//
+// All requests with the same identity share one count. If your authentication also stores a value for
+// anonymous users, such as the number 0, all of them share one count: store nothing for them, so that each
+// is counted by their own address.
 func User(key any) Func {
 	if key == nil {
 		panic("keyfunc: User(nil): want the key under which authentication stores the user")
 	}
 	missing := fmt.Errorf("%w: nothing is stored under the key of User: mount the middleware after the authentication; "+
 		"if some requests need none, this is no mistake", ErrNoKey)
-	var seen atomic.Bool // that authentication stores something
+	var seen atomic.Bool // whether authentication has stored an identity
 	return func(r Request) (string, error) {
 		value := r.Value(key)
 		if value == nil && !seen.Load() {
@@ -42,7 +44,7 @@ func User(key any) Func {
 	}
 }
 
-// ForUser returns the key under which [User] counts the identity id: for Peek and Reset without a
+// ForUser returns the key under which [User] counts the identity id. Use it for Peek and Reset without a
 // request.
 func ForUser(id string) string { return "user:" + id }
 

@@ -15,8 +15,8 @@ import (
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/core/guard"
 	"github.com/redislimit/redislimit/internal/testkit/limits"
-	"github.com/redislimit/redislimit/keyfunc"
 	"github.com/redislimit/redislimit/internal/testkit/permits"
+	"github.com/redislimit/redislimit/keyfunc"
 	"github.com/redislimit/redislimit/limittest"
 	httplimit "github.com/redislimit/redislimit/nethttp"
 )
@@ -62,8 +62,14 @@ func TestDeny(t *testing.T) {
 			var r *permits.Any
 			for _, decide := range []func() (core.Result, error){
 				func() (core.Result, error) { return lim.Peek(t.Context(), "a") },
-				func() (res core.Result, err error) { r, err = permits.Acquire(lim, t.Context(), "a", 1); return r.Result, err },
-				func() (res core.Result, err error) { r, err = permits.Reserve(lim, t.Context(), "a", 2); return r.Result, err },
+				func() (res core.Result, err error) {
+					r, err = permits.Acquire(lim, t.Context(), "a", 1)
+					return r.Result, err
+				},
+				func() (res core.Result, err error) {
+					r, err = permits.Reserve(lim, t.Context(), "a", 2)
+					return r.Result, err
+				},
 			} {
 				res, err := decide()
 				if err != nil || len(slices.Collect(res.All())) != len(opts) {

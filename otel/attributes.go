@@ -51,8 +51,8 @@ func outcomeOf(e core.Event) outcome {
 	return denied
 }
 
-// errorType returns the class of err as an attribute. Of its text only a known code of Redis is
-// used: the rest may contain a key.
+// errorType returns the class of err as an attribute. It uses no text of err except a known code of Redis,
+// because the text may contain a key.
 func errorType(err error) attribute.KeyValue {
 	return errorTypeKey.String(classify(err))
 }
@@ -79,8 +79,7 @@ func classify(err error) string {
 	return otherError
 }
 
-// replyType returns the code at the beginning of a Redis error reply, if it is one of the known
-// codes.
+// replyType returns the code at the beginning of an error reply of Redis, if it is one of the known codes.
 func replyType(reply string) string {
 	switch code, _, _ := strings.Cut(reply, " "); code {
 	case "ASK", "BUSY", "CLUSTERDOWN", "CROSSSLOT", "ERR", "LOADING", "MASTERDOWN", "MISCONF", "MOVED", "NOAUTH",

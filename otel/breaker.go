@@ -8,7 +8,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 )
 
-// The states of a circuit breaker, as values of the attribute. An event's Detail is one of them.
+// The states of a circuit breaker, as values of the attribute. The Detail of an event is one of them.
 const (
 	closed = "closed"
 	open   = "open"
@@ -20,26 +20,26 @@ type breakers struct {
 	byLimiter map[string]*breaker // by the limiter's name
 }
 
-// A breaker is the state of one limiter's circuit breakers, one for each of its servers. It is
-// reported as open while any is. The attributes are made once, so that every increment and its
+// A breaker has the states of one limiter's circuit breakers, one for each of its servers. It is reported
+// as open while any of them is open. Its attributes are made once, so that an increment and the matching
 // decrement use the same series.
 type breaker struct {
-	open    map[string]bool // the servers to which it is open
-	state   string          // open if there are any
+	open    map[string]bool // the servers whose circuit breaker is open
+	state   string          // open if the map open has any server
 	down    map[string]bool // the servers for which the fallback is on
 	limiter metric.MeasurementOption
 	states  map[string]metric.MeasurementOption
 }
 
-// register reports the limiter's breaker as closed, unless it is already known.
+// register reports the limiter's breaker as closed, unless the limiter is already known.
 func (b *breakers) register(ctx context.Context, i *instruments, limiter string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.get(ctx, i, limiter)
 }
 
-// change records that the limiter's breaker to a server went to a state, named as in
-// core.Event.Detail.
+// change records that the state of the limiter's breaker for a server has changed to the given state, named
+// as in core.Event.Detail.
 func (b *breakers) change(ctx context.Context, i *instruments, limiter, server, to string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -62,8 +62,8 @@ func (b *breakers) change(ctx context.Context, i *instruments, limiter, server, 
 	br.state = now
 }
 
-// fallback records that the limiter's fallback for a server is on, or off. It is reported as on
-// while it is for any server.
+// fallback records that the limiter's fallback for a server is on or off. It is reported as on while it is
+// on for any server.
 func (b *breakers) fallback(ctx context.Context, i *instruments, limiter, server string, active bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -82,8 +82,7 @@ func (b *breakers) fallback(ctx context.Context, i *instruments, limiter, server
 	}
 }
 
-// get returns the limiter's breaker. For a new one it reports the state closed, so that all its
-// series exist.
+// get returns the limiter's breaker. It reports a new one as closed, so that all its series exist.
 func (b *breakers) get(ctx context.Context, i *instruments, limiter string) *breaker {
 	if br, known := b.byLimiter[limiter]; known {
 		return br

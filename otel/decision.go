@@ -14,7 +14,7 @@ import (
 	"github.com/redislimit/redislimit/core"
 )
 
-// A kind is what decisions with the same attributes have in common.
+// A kind has the values that determine the attributes of a decision.
 type kind struct {
 	limiter, limit string
 	outcome        outcome
@@ -22,14 +22,14 @@ type kind struct {
 	errorType      string // "" unless the outcome is failed
 }
 
-// attributes are those of one kind, made once.
+// attributes are the attributes of one kind. They are made once.
 type attributes struct {
 	count    []metric.AddOption
 	duration []metric.RecordOption
 	span     []attribute.KeyValue
 }
 
-// decisions caches the attributes of every kind of decision so far. A lookup takes no lock and
+// decisions caches the attributes of every kind of decision that has occurred. A lookup takes no lock and
 // allocates nothing. There are only a few kinds for each limit.
 type decisions struct {
 	byKind atomic.Pointer[map[kind]*attributes] // copied on write
@@ -54,9 +54,8 @@ func (d *decisions) add(k kind) *attributes {
 	return a
 }
 
-// attributes makes the attributes of k. The histogram does not have the limit's name: it has many
-// series already, and how long a decision takes does not depend on which limit its Result
-// describes.
+// attributes makes the attributes of k. The histogram has no attribute for the limit's name: it has many
+// series already, and the duration of a decision does not depend on which limit its Result describes.
 func (k kind) attributes() *attributes {
 	base := []attribute.KeyValue{
 		limiterName(k.limiter), outcomeKey.String(string(k.outcome)), sourceKey.String(k.source.String()),
@@ -67,7 +66,7 @@ func (k kind) attributes() *attributes {
 		base = append(base, errorTypeKey.String(k.errorType))
 	}
 	duration := metric.WithAttributeSet(attribute.NewSet(slices.Clone(base)...))
-	if k.limit != "" { // a decision that failed has no limit
+	if k.limit != "" { // a failed decision has no limit
 		base = append(base, limit)
 	}
 	a.count = []metric.AddOption{metric.WithAttributeSet(attribute.NewSet(base...))}
@@ -90,8 +89,8 @@ func (o *observer) decided(ctx context.Context, e core.Event) {
 	}
 	o.count.Add(ctx, 1, a.count...)
 	o.duration.Record(ctx, e.Took.Seconds(), a.duration...)
-	// Each decision sets all of these attributes, so that a span has those of its last decision
-	// only: an attribute cannot be removed.
+	// An attribute cannot be removed from a span. Each decision sets all of these attributes, so that the
+	// span describes only the last decision.
 	if span := trace.SpanFromContext(ctx); span.IsRecording() {
 		span.SetAttributes(a.span...)
 		span.SetAttributes(capacityKey.Int64(e.Result.Limit), remainingKey.Int64(e.Result.Remaining))

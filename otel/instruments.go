@@ -6,9 +6,9 @@ import (
 	"go.opentelemetry.io/otel/metric/noop"
 )
 
-// instruments are shared by the limiters of one MeterProvider. Their names follow OpenTelemetry's
-// conventions: with dots, without units and "total", which exporters add if their format requires
-// them.
+// instruments has the instruments that the limiters of one MeterProvider share. Their names follow
+// OpenTelemetry's conventions: they have dots, and neither units nor "total", which exporters add if their
+// format requires them.
 type instruments struct {
 	count        metric.Int64Counter
 	duration     metric.Float64Histogram
@@ -33,7 +33,7 @@ func newInstruments(m metric.Meter) *instruments {
 	return &instruments{
 		count: counter(m, "redislimit.decisions", "{decision}",
 			"Decisions, by the limit that denied or is the tightest."),
-		// From a decision in memory up to twice the default of core.Timeout.
+		// The bounds range from a decision in memory to twice the default of core.Timeout.
 		duration: histogram(m, "redislimit.decision.duration", "How long decisions took.",
 			10e-6, 25e-6, 50e-6, 100e-6, 250e-6, 500e-6,
 			1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 50e-3, 100e-3, 250e-3, 500e-3, 1),
@@ -45,7 +45,7 @@ func newInstruments(m metric.Meter) *instruments {
 			"Bans that began in this process, by a denial or by Block."),
 		canceled: counter(m, "redislimit.reservations.canceled", "{reservation}",
 			"Permits and Reservations that gave back all of their units, because they were canceled or cost nothing."),
-		// Up to what clients, and those who write them, have patience for.
+		// The last bound is longer than most clients are willing to wait.
 		waits: histogram(m, "redislimit.wait.duration", "How long callers waited to be admitted, or until they gave up.",
 			1e-3, 5e-3, 25e-3, 100e-3, 250e-3, 500e-3, 1, 2.5, 5, 10, 30, 60, 300),
 		scriptLoads: counter(m, "redislimit.script.loads", "{load}",
@@ -80,7 +80,7 @@ func counter(m metric.Meter, name, unit, description string) metric.Int64Counter
 	return c
 }
 
-// histogram makes a histogram with bounds in seconds. OpenTelemetry's own are for milliseconds.
+// histogram makes a histogram with bounds in seconds. OpenTelemetry's default bounds are for milliseconds.
 func histogram(m metric.Meter, name, description string, bounds ...float64) metric.Float64Histogram {
 	h, err := m.Float64Histogram(name, metric.WithUnit("s"), metric.WithDescription(description),
 		metric.WithExplicitBucketBoundaries(bounds...))
@@ -91,8 +91,8 @@ func histogram(m metric.Meter, name, description string, bounds ...float64) metr
 	return h
 }
 
-// upDownCounter makes an instrument for a state, as the conventions recommend. The sum over
-// processes is then the number of processes in that state, or what all of them hold.
+// upDownCounter makes an instrument for a state, as the conventions recommend. The sum over all processes
+// is the number of processes in the state, or what all of them hold together.
 func upDownCounter(m metric.Meter, name, unit, description string) metric.Int64UpDownCounter {
 	c, err := m.Int64UpDownCounter(name, metric.WithUnit(unit), metric.WithDescription(description))
 	if err != nil {

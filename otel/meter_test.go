@@ -16,7 +16,7 @@ import (
 	otellimit "github.com/redislimit/redislimit/otel"
 )
 
-// A meter is an OpenTelemetry SDK and what it has recorded.
+// A meter is an OpenTelemetry SDK with its recorded metrics.
 type meter struct {
 	tb       testing.TB
 	reader   *sdkmetric.ManualReader

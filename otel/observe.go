@@ -1,19 +1,18 @@
-// Package otellimit reports to OpenTelemetry what the limiters of
-// [github.com/redislimit/redislimit/core] do: metrics of every decision, outage and change of the
-// circuit breaker, and attributes on the current span.
+// Package otellimit reports to OpenTelemetry what the limiters of [github.com/redislimit/redislimit/core]
+// do: metrics about every decision, outage and change of the circuit breaker, and attributes on the current
+// span.
 //
 //	lim := core.MustNew(rdb, "api", core.TokenBucket(core.PerMinute(100)), otellimit.Observe())
 //
-// docs/metrics.md lists the instruments and attributes, with queries and alerts. Keys are never
-// attributes: they are personal data, and have too many values. The values of the attributes are
-// the names of limiters and limits, a few words, and of a span the size of the limit and what
-// remains.
+// docs/metrics.md lists the instruments and attributes, with queries and alerts. Keys are never attributes,
+// because they are personal data and have too many values. The values of attributes are the names of
+// limiters and limits and a few fixed words; a span also has the size of the limit and what remains of it.
 //
 // # A module of its own
 //
-// The package is a Go module of its own, so that the library's go.mod does not require
-// OpenTelemetry: a service that does not import this package can use any version of it. The
-// versions required here are the lowest without a known vulnerability.
+// The package is a Go module of its own, so that the library's go.mod does not require OpenTelemetry. A
+// service that does not import this package can use any version of OpenTelemetry. The versions required
+// here are the lowest without a known vulnerability.
 package otellimit
 
 import (
@@ -38,8 +37,8 @@ func (f optionFunc) apply(c *config) { f(c) }
 
 type config struct{ provider metric.MeterProvider }
 
-// MeterProvider sets the provider that makes the instruments. The default is the global one,
-// [otel.GetMeterProvider], which may be set before or after this call; nil means the default.
+// MeterProvider sets the provider that makes the instruments. The default is the global provider,
+// [otel.GetMeterProvider], which may be set before or after this call. A nil provider means the default.
 func MeterProvider(provider metric.MeterProvider) Option {
 	return optionFunc(func(c *config) {
 		if provider != nil {
@@ -48,16 +47,17 @@ func MeterProvider(provider metric.MeterProvider) Option {
 	})
 }
 
-// Observe returns the option of [core.New] and [core.NewMemory] that reports what a Limiter does.
-// Several limiters can have the same option, or each its own: they share the instruments, and the
-// attribute redislimit.limiter.name distinguishes them. A limiter can also have observers of your
-// own, see [core.Observe].
+// Observe returns an option for [core.New] and [core.NewMemory] that reports what a Limiter does. Several
+// limiters can have the same option, or each its own: they share the instruments, and the attribute
+// redislimit.limiter.name distinguishes them. A limiter can also have observers of your own; see
+// [core.Observe].
 //
-// The attributes of a span are those of the last decision made on it. With stacked limiters that is
-// the one that denied, because none is asked after it. If none denied, it is the innermost.
+// The attributes of a span describe the last decision made in the span. With stacked limiters, this is the
+// decision of the limiter that denied, because no further limiter decides then, or of the innermost limiter
+// if none denied.
 //
-// If the provider returns an error for an instrument, it is reported to [otel.Handle], and the
-// instrument is left out. Observe panics at a nil Option, and never fails.
+// If the provider returns an error for an instrument, Observe reports the error to [otel.Handle] and leaves
+// the instrument out. Observe panics if an Option is nil.
 func Observe(options ...Option) core.Option {
 	c := &config{provider: otel.GetMeterProvider()}
 	for _, option := range options {
@@ -83,10 +83,14 @@ func newObserver(i *instruments) *observer {
 	return o
 }
 
-// observe records an event. Limiter is always set, and of some kinds: Err, what failed; Result, the
-// decision, the denial that bans, or the names of slots; Took, how long it took, or for how long a
-// ban or a wait is; Cost, how many units, slots or calls more (fewer, if negative), and Spent, of a
-// lease, how many units were used; Server and Detail, of a breaker.
+// observe records an event. Limiter is set in all events. The other fields depend on the kind of event:
+//
+//	Err             the error of a call that failed
+//	Result          the decision, the denial that began a ban, or the names of slots
+//	Took            how long a decision took, or how long a ban or a wait lasts
+//	Cost            how many units, slots or calls there are more, or fewer if negative
+//	Spent           how many units of a lease were spent
+//	Server, Detail  the server and the new state of a circuit breaker
 func (o *observer) observe(ctx context.Context, e core.Event) {
 	switch e.Kind {
 	case core.EventDecision:
@@ -118,7 +122,7 @@ func (o *observer) observe(ctx context.Context, e core.Event) {
 	}
 }
 
-// waited records a wait. Who was admitted has no error.
+// waited records a wait. The event has no error if the caller was admitted.
 func (o *observer) waited(ctx context.Context, e core.Event) {
 	attributes := []attribute.KeyValue{limiterName(e.Limiter)}
 	if e.Err != nil {
@@ -129,7 +133,7 @@ func (o *observer) waited(ctx context.Context, e core.Event) {
 
 // ban counts a ban that has begun.
 func (o *observer) ban(ctx context.Context, e core.Event) {
-	if e.Took == 0 || e.Err != nil { // one has ended, or Redis did not answer
+	if e.Took == 0 || e.Err != nil { // a ban has ended, or Redis did not answer
 		return
 	}
 	cause := "denial"

@@ -36,7 +36,7 @@ func allow(tb testing.TB, lim *core.Limiter, n int) (res core.Result, err error)
 	return res, err
 }
 
-// TestInstruments has each event make its series.
+// TestInstruments checks that each event makes its series.
 func TestInstruments(t *testing.T) {
 	t.Parallel()
 	m := newMeter(t)
@@ -88,7 +88,7 @@ var _ redis.Error = reply("")
 func (r reply) Error() string { return string(r) }
 func (r reply) RedisError()   {}
 
-// TestEvents compares all series with the events that they are made of.
+// TestEvents compares all series with the events from which they were made.
 func TestEvents(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -156,7 +156,7 @@ func TestEvents(t *testing.T) {
 			core.EventBreaker,
 			[]core.Event{
 				{Detail: "closed"}, {Detail: "open"}, {Detail: "closed"}, {}, {Detail: "ajar"},
-				{Kind: core.EventFallbackOff}, // it was never on
+				{Kind: core.EventFallbackOff}, // it was not on
 			},
 			breakerSeries("api", 0, "closed"),
 		},
@@ -183,7 +183,7 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// breakerSeries are those of a limiter's breaker.
+// breakerSeries returns the series of a limiter's breaker.
 func breakerSeries(limiter string, fallback int64, state string) map[string]int64 {
 	all := map[string]int64{"fallback.active{limiter.name=" + limiter + "}": fallback}
 	for _, each := range []string{"closed", "open"} {
@@ -214,7 +214,7 @@ func TestDecisions(t *testing.T) {
 	})
 }
 
-// TestBan has a key denied, and so banned: from then on its decisions have an outcome of their own.
+// TestBan gets a key denied, and so banned: from then on its decisions have the outcome banned.
 func TestBan(t *testing.T) {
 	t.Parallel()
 	m := newMeter(t)
@@ -306,7 +306,8 @@ func TestSeveralLimiters(t *testing.T) {
 	}
 }
 
-// TestUncounted has decisions by limits that count nothing: they are told apart from those of an outage policy.
+// TestUncounted checks that decisions by limits that count nothing differ from decisions of an outage
+// policy.
 func TestUncounted(t *testing.T) {
 	t.Parallel()
 	m := newMeter(t)
@@ -410,7 +411,7 @@ func noRedis(tb testing.TB) *redis.Client {
 	return rdb
 }
 
-// TestNilOption has a nil Option say what is wrong.
+// TestNilOption checks the message for a nil Option.
 func TestNilOption(t *testing.T) {
 	t.Parallel()
 	defer func() {

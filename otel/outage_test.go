@@ -37,7 +37,7 @@ func TestOutage(t *testing.T) {
 	for _, lim := range limiters {
 		maps.Copy(want, breakerSeries(lim.Name(), 1, "open"))
 	}
-	wantSoon := func(of ...string) { // what happens to Redis is told in the background
+	wantSoon := func(of ...string) { // events of Redis arrive in the background
 		t.Helper()
 		check.Eventually(t, "it is told", func() bool { return maps.Equal(m.values(of...), want) })
 		m.want(want, of...)

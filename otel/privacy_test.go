@@ -15,7 +15,7 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
 
-// No key, nor a part of one, is in a metric or span, whatever the source of the decision, and even if an
+// No metric or span contains a key or a part of one, whatever the source of the decision, and even if an
 // error contains the key.
 func TestNoKeyIsReported(t *testing.T) {
 	t.Parallel()

@@ -1,8 +1,8 @@
-// Package hold has what is held for a reservation until it ends: units that may be given back, and
+// Package hold manages what is held for a reservation until it ends: units that may be given back, and
 // slots.
 //
-//	hold.go   Hold: what one reservation has, and how it ends
-//	renew.go  Renewer: renews what must not expire meanwhile, and notices what is lost
+//	hold.go   Hold: what one reservation holds, and how it ends
+//	renew.go  Renewer: renews what must not expire before its reservation ends, and notices what is lost
 package hold
 
 import (
@@ -15,64 +15,70 @@ import (
 	"github.com/redislimit/redislimit/internal/limits"
 )
 
-// A Keeper is where units are held: in Redis, in the memory of this process, or in a stub.
+// A Keeper stores what is held: Redis, the memory of this process, or a stub.
 type Keeper interface {
-	// End does what e says, once. ctx bounds only the waiting.
+	// End carries out e once. ctx bounds only how long End waits for the reply.
 	End(ctx context.Context, e Ending) error
-	// Renew carries out renewals, each once.
+	// Renew carries out each renewal once. It calls Begin and End of each, and returns after the last End.
 	Renew(all []*Renewal)
 }
 
-// An Ending is how units end that are held or charged.
+// An Ending says how held or charged units end.
 type Ending struct {
 	Set     *limits.Set
 	Key     string
 	Op      algorithm.Op // OpSettle, OpRefund or OpRelease
-	N       int64        // units that are held or were charged
-	Actual  int64        // of OpSettle: what is charged in their place
+	N       int64        // how many units are held or were charged
+	Actual  int64        // for OpSettle: how many units are charged in place of N
 	Handles []algorithm.Handle
-	Passed  time.Duration // since the reply by which units are held, by the clocks of this process
-	Freed   func()        // called when slots have been freed, or nil
+	Passed  time.Duration // how much time has passed, by the clocks of this process, since the reply by which units are held
+	Freed   func()        // called after slots have been freed; nil if there are none
 }
 
-// A Lease is where units come from that were leased. Each method reports false if the lease has
-// been closed.
+// A Lease is where a Hold's units come from if this process had leased them. Give and Settle return false
+// if the lease has been closed.
 type Lease interface {
-	Give(n int64) bool           // takes back n units that were charged
-	Settle(n, actual int64) bool // takes back what was not spent of n units that were reserved
-	Lasts() time.Duration
+	Give(n int64) bool           // gives back n units that were charged
+	Settle(n, actual int64) bool // settles n reserved units, of which actual were spent
+	Lasts() time.Duration        // how long Redis holds the lease's units
 }
 
-// A Hold is what one reservation has of the limits of a Set, under one handle of each: slots and
-// reserved units are held, and may expire; other units are charged.
+// A Hold has what one reservation holds or has charged in the limits of a Set. Each limit knows it by a
+// handle. Slots and reserved units are held, and expire unless they are renewed. Other units are charged.
 type Hold struct {
-	Set      *limits.Set
-	Key      string
-	N        int64
-	Reserved bool // by Reserve. Without it only slots are held, and the other limits were charged
+	Set *limits.Set
+	Key string
+	N   int64
+	// Reserved says that the Hold was made by Reserve. Otherwise only slots are held, and the other limits
+	// have been charged.
+	Reserved bool
 	Keeper   Keeper
-	// SlotsMove: a renewal gives slots another handle, as in memory. In Redis they keep theirs.
+	// SlotsMove says that slots get another handle with each renewal, as in memory. In Redis their handle
+	// stays the same.
 	SlotsMove bool
 
-	inline [1]algorithm.Handle // of most handles: one allocation less
+	// inline backs handles if there is one limit, which saves an allocation.
+	inline [1]algorithm.Handle
 
+	// mu guards the fields below. A new Hold is not shared yet, so New, FromLease and Renewer.Add set
+	// fields without the lock.
 	mu          sync.Mutex
 	handles     []algorithm.Handle
-	lease       Lease         // whose units it has, until they are held by themselves; or nil
-	slots       bool          // it has slots
-	keep        bool          // reserved units are renewed, and not only slots
-	ended       bool          // by Renewer.End
-	handlesLost bool          // a renewal's reply was lost: those of units may be out of date
-	slotsLost   bool          // they expired, or may have
-	onLost      []func()      // called then
-	asked       time.Time     // when the call was sent by which it is held
-	begun       time.Time     // when the last renewal was
-	heard       time.Time     // when the reply came by which units are held
-	queued      bool          // a renewal is about to begin, or is in flight
-	renewing    chan struct{} // closed when the renewal in flight has ended; nil if there is none
+	lease       Lease         // where the units come from, until they are held apart from the lease; or nil
+	slots       bool          // whether it holds slots
+	keep        bool          // whether reserved units are renewed, and not only slots
+	ended       bool          // whether Renewer.End was called
+	handlesLost bool          // whether the reply to a renewal was lost, so that the handles of units may be out of date
+	slotsLost   bool          // whether the slots have expired, or may have
+	onLost      []func()      // called when the slots are lost
+	asked       time.Time     // when the call was sent by which everything is held now
+	begun       time.Time     // when the last renewal began
+	heard       time.Time     // when the reply came by which units are held now
+	queued      bool          // whether a renewal is about to begin or in flight
+	renewing    chan struct{} // closed when the renewal in flight ends; nil if there is none
 }
 
-// New returns the Hold of a call that is about to be sent.
+// New returns the Hold of a call that is about to be sent. The call writes its handles into Handles.
 func New(set *limits.Set, key string, n int64, reserved bool, now time.Time) *Hold {
 	h := &Hold{Set: set, Key: key, N: n, Reserved: reserved, slots: set.Slots && n > 0, asked: now, begun: now}
 	if h.handles = h.inline[:]; len(set.Members) > len(h.inline) {
@@ -81,34 +87,36 @@ func New(set *limits.Set, key string, n int64, reserved bool, now time.Time) *Ho
 	return h
 }
 
-// Handles returns where the call is to write the handles of what it charges or holds.
+// Handles returns the slice into which a call writes the handles of the units that it charges or holds. It
+// has one element for each limit.
 func (h *Hold) Handles() []algorithm.Handle { return h.handles }
 
-// HasSlots reports whether slots were taken.
+// HasSlots reports whether the reservation has taken slots.
 func (h *Hold) HasSlots() bool { return h.Set.Slots && h.N > 0 }
 
-// HasUnits reports whether units were reserved.
+// HasUnits reports whether the reservation has reserved units.
 func (h *Hold) HasUnits() bool { return h.Reserved && h.N > 0 && h.Set.Units }
 
-// Ended reports whether somebody has ended h.
+// Ended reports whether h has been ended.
 func (h *Hold) Ended() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.ended
 }
 
-// FromLease has the units be those of a lease that was asked for at an instant. If they are
-// reserved, handles are those of the lease.
+// FromLease records that the units come from a lease whose request was sent at the instant asked. handles
+// are the handles of the lease, which settle the units if they are reserved. FromLease must be called
+// before Renewer.Add.
 func (h *Hold) FromLease(l Lease, handles []algorithm.Handle, asked time.Time) {
 	h.lease, h.begun, h.asked = l, asked, asked
 	copy(h.handles, handles)
 }
 
-// currentLocked returns the handles of the slots, and if units is set those of the units; the
-// others are zero.
+// currentLocked returns the handles of what h holds: of slots, and also of units if units is set. The other
+// handles are zero.
 func (h *Hold) currentLocked(units bool) []algorithm.Handle {
 	if units && !h.Set.Slots && h.ended {
-		return h.handles // they change no more
+		return h.handles // they do not change any more, so no copy is needed
 	}
 	handles := slices.Clone(h.handles)
 	for i, m := range h.Set.Members {
@@ -119,12 +127,12 @@ func (h *Hold) currentLocked(units bool) []algorithm.Handle {
 	return handles
 }
 
-// renewsUnitsLocked reports whether reserved units are renewed.
+// renewsUnitsLocked reports whether reserved units must be renewed.
 func (h *Hold) renewsUnitsLocked() bool {
 	return h.Reserved && h.Set.Units && (h.keep || h.lease != nil) && !h.handlesLost && !h.ended
 }
 
-// lastsLocked returns for how long what is renewed is held.
+// lastsLocked returns how long what must be renewed is held.
 func (h *Hold) lastsLocked() time.Duration {
 	switch {
 	case h.lease != nil:
@@ -136,7 +144,7 @@ func (h *Hold) lastsLocked() time.Duration {
 	}
 }
 
-// begin starts a renewal. It returns the handles to renew, or nil if there is nothing.
+// begin begins a renewal. It returns the handles that must be renewed, or nil if there are none.
 func (h *Hold) begin(now time.Time) []algorithm.Handle {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -148,8 +156,8 @@ func (h *Hold) begin(now time.Time) []algorithm.Handle {
 	return h.currentLocked(h.renewsUnitsLocked())
 }
 
-// renewed ends a renewal of the handles sent. It has the handles now; with neither these nor an
-// error nothing was renewed. It reports whether slots were lost.
+// renewed ends a renewal of the handles sent. now has the handles after the renewal, and heard is when the
+// reply came. Without now and without err, nothing was renewed. renewed reports whether slots were lost.
 func (h *Hold) renewed(sent, now []algorithm.Handle, heard time.Time, err error) (lost bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -160,7 +168,7 @@ func (h *Hold) renewed(sent, now []algorithm.Handle, heard time.Time, err error)
 		h.asked, h.lease, h.heard = h.begun, nil, heard
 		for i, m := range h.Set.Members {
 			switch {
-			case sent[i] == algorithm.Handle{}: // it was not to be renewed
+			case sent[i] == algorithm.Handle{}: // not part of the renewal
 			case m.Slots && now[i] == algorithm.Handle{}:
 				lost = h.slots
 			default:
@@ -173,26 +181,27 @@ func (h *Hold) renewed(sent, now []algorithm.Handle, heard time.Time, err error)
 	return lost
 }
 
-// endInLeaseLocked ends h if its units are of a lease that can take back what was not spent.
+// endInLeaseLocked ends h in the lease of its units, if the lease can take back the units that were not
+// spent. It reports whether h has ended: Redis need not be called then.
 func (h *Hold) endInLeaseLocked(actual int64) bool {
 	switch {
 	case h.lease == nil:
 		return false
-	case !h.Reserved: // they were charged
+	case !h.Reserved: // the units were charged to the lease
 		if actual == 0 {
-			h.lease.Give(h.N) // a closed lease takes nothing back
+			h.lease.Give(h.N) // does nothing if the lease has been closed
 		}
 		return true
 	}
 	return h.renewing == nil && actual <= h.N && h.lease.Settle(h.N, actual)
 }
 
-// endingLocked returns how h ends at now, whose work cost actual units; ok is false if there is
-// nothing to send. h has been marked as ended.
+// endingLocked returns how h must end, if its work cost actual units. ok is false if the Keeper need not be
+// called. h must have been marked as ended.
 func (h *Hold) endingLocked(now time.Time, actual int64) (e Ending, ok bool) {
 	e = Ending{Set: h.Set, Key: h.Key, N: h.N, Handles: h.currentLocked(true), Passed: passed(h.heard, now)}
 	switch {
-	case h.handlesLost: // units are charged when they expire
+	case h.handlesLost: // the units are charged when they expire
 		e.Op, e.Handles = algorithm.OpRelease, h.currentLocked(false)
 		return e, h.slots
 	case h.Reserved:
@@ -206,13 +215,14 @@ func (h *Hold) endingLocked(now time.Time, actual int64) (e Ending, ok bool) {
 	return e, h.slots
 }
 
-// passed returns how long ago an instant was, by the clock that says more: the monotonic one may
-// stand while the machine is suspended, and the wall clock may be set.
+// passed returns how much time has passed, by the clock that shows the longer time. The monotonic clock may
+// stand still while the machine is suspended, and the wall clock may be set.
 func passed(since, now time.Time) time.Duration {
 	return max(now.Sub(since), now.Round(0).Sub(since))
 }
 
-// OnLost has f called when the slots are lost before h ends, at once if they were.
+// OnLost arranges a call of f when slots are lost before h ends. If they have been lost already, OnLost
+// calls f at once, with h locked: f must not use h.
 func (h *Hold) OnLost(f func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

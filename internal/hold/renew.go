@@ -11,30 +11,32 @@ import (
 	"github.com/redislimit/redislimit/internal/batch"
 )
 
-// Events are called when something happens to slots, or a Hold is cancelled. No lock is held.
+// Events has functions that are called when something happens to a Hold. No lock is held.
 type Events struct {
-	Slots func(h *Hold, n int64) // this process holds n more; negative: fewer
-	Freed func(h *Hold)          // others may have the slots
-	Lost  func(h *Hold)
+	Slots func(h *Hold, n int64) // this process holds n slots more, or fewer if n is negative
+	Freed func(h *Hold)          // slots have been freed, so that others may take them
+	Lost  func(h *Hold)          // slots were lost: they expired, or may have
 
-	Canceled func(h *Hold) // its units are given back
+	Canceled func(h *Hold) // units were given back because the work was not done
 }
 
-// idleLook is when a Renewer looks again at the latest.
+// idleLook is the longest pause between two checks for Holds that are due.
 const idleLook = time.Hour
 
-// A Renewer renews the Holds of a limiter, and ends them. It has a timer while there is something
-// to renew, and no goroutine that waits.
+// A Renewer renews the Holds of a limiter, and ends them. While there is something to renew, it has a
+// timer, but no goroutine.
 type Renewer struct {
-	events      Events
-	now         func() time.Time
-	onlyCallers bool // renew, by Look and All; no timer does
+	events Events
+	now    func() time.Time
+	// onlyCallers means that only calls of Look and All renew, and there is no timer.
+	onlyCallers bool
+	// looking serializes the checks if onlyCallers is set, so that each sees what the one before has renewed.
+	looking sync.Mutex
 
-	looking sync.Mutex // held by Look if onlyCallers: the next call sees what this one has renewed
-
+	// mu guards the fields below. It is locked before the mu of a Hold.
 	mu     sync.Mutex
-	kept   map[*Hold]struct{}
-	every  time.Duration // how often it looks for Holds to renew; 0 while there are none
+	kept   map[*Hold]struct{} // Holds that may need to be renewed
+	every  time.Duration      // how often the Renewer checks which Holds are due; 0 if kept is empty
 	timer  *time.Timer
 	closed bool
 }
@@ -45,8 +47,8 @@ func NewRenewer(events Events, now func() time.Time, onlyCallers bool) *Renewer 
 	return &Renewer{events: events, now: now, onlyCallers: onlyCallers, kept: make(map[*Hold]struct{})}
 }
 
-// Add has the slots of h renewed until it ends. Units that h has reserved from a lease get a hold
-// of their own before the lease ends.
+// Add renews the slots of h until h ends. Units that h has reserved from a lease are renewed once, before
+// the lease ends, which gives them a hold of their own.
 func (w *Renewer) Add(h *Hold) {
 	if h.slots {
 		w.events.Slots(h, h.N)
@@ -59,7 +61,7 @@ func (w *Renewer) Add(h *Hold) {
 	}
 }
 
-// Keep has the reserved units of h renewed until it ends.
+// Keep renews the reserved units of h until h ends.
 func (w *Renewer) Keep(h *Hold) {
 	h.mu.Lock()
 	h.keep = true
@@ -67,6 +69,7 @@ func (w *Renewer) Keep(h *Hold) {
 	w.add(h)
 }
 
+// add arranges renewals of h, and makes the timer fire earlier if h needs it. It does nothing after Close.
 func (w *Renewer) add(h *Hold) {
 	h.mu.Lock()
 	every := h.lastsLocked() / 12
@@ -90,7 +93,7 @@ func (w *Renewer) add(h *Hold) {
 	}
 }
 
-// Close ends all renewals: what is held expires.
+// Close stops all renewals, so that what is held expires.
 func (w *Renewer) Close() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -100,19 +103,20 @@ func (w *Renewer) Close() {
 	}
 }
 
+// forget stops the renewals of h.
 func (w *Renewer) forget(h *Hold) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.kept, h)
 }
 
-// A Background runs what Redis is to be asked in the background. It reports false, and runs
-// nothing, if it cannot.
+// A Background runs send in the background. It returns false, without running send, if it cannot.
 type Background func(send func() error) bool
 
-// End ends h, whose work cost actual units: they are charged in place of what is held, and slots
-// are free. Only the first call does something. It waits for a renewal in flight that gives h other
-// handles. ctx bounds only the waiting; with later, which may be nil, there is none.
+// End ends h, whose work cost actual units: they are charged instead of the units held, and slots become
+// free. Only the first call has an effect. If a renewal in flight will give h other handles, the ending is
+// sent after the renewal. ctx bounds only how long End waits. If later is not nil and accepts the ending,
+// End does not wait at all.
 func (w *Renewer) End(ctx context.Context, h *Hold, actual int64, later Background) error {
 	h.mu.Lock()
 	if h.ended {
@@ -144,16 +148,15 @@ func (w *Renewer) End(ctx context.Context, h *Hold, actual int64, later Backgrou
 	return batch.Beside(ctx, func() error { return w.sendAfter(ctx, renewing, h, actual) }, nil)
 }
 
-// sendAfter ends what h has after a renewal that is in flight, if there is one, whatever becomes of
-// ctx.
+// sendAfter waits for a renewal in flight, if there is one, and then ends h, even if ctx has ended.
 func (w *Renewer) sendAfter(ctx context.Context, renewing chan struct{}, h *Hold, actual int64) error {
 	if renewing != nil {
-		<-renewing // it takes the Timeout at most
+		<-renewing // it takes at most the Timeout
 	}
 	return w.send(context.WithoutCancel(ctx), h, actual)
 }
 
-// send ends what h has.
+// send makes the Keeper end what h holds or has charged.
 func (w *Renewer) send(ctx context.Context, h *Hold, actual int64) error {
 	now := w.now()
 	h.mu.Lock()
@@ -171,13 +174,13 @@ func (w *Renewer) send(ctx context.Context, h *Hold, actual int64) error {
 	if !handlesLost || actual <= h.N {
 		return err
 	}
-	// What is held is charged when it expires: only what exceeds it is left to charge.
+	// The held units are charged when they expire. Only the units above them are left to charge.
 	return h.Keeper.End(ctx, Ending{
 		Set: h.Set, Key: h.Key, Op: algorithm.OpSettle, Actual: actual - h.N, Handles: make([]algorithm.Handle, len(h.Set.Members)),
 	})
 }
 
-// Drop stops the renewals of h, which nobody can end any more. It reports whether there were any.
+// Drop stops the renewals of h, which nobody can end any more. It reports whether anything was renewed.
 func (w *Renewer) Drop(h *Hold) bool {
 	h.mu.Lock()
 	if h.ended {
@@ -194,7 +197,8 @@ func (w *Renewer) Drop(h *Hold) bool {
 	return renewed
 }
 
-// lose notes that the slots of h are lost: others may have them.
+// lose records that the slots of h are lost, so that others may have taken them, and notifies the
+// observers. It does nothing if h has ended or has no slots.
 func (w *Renewer) lose(h *Hold) {
 	h.mu.Lock()
 	had, onLost := h.slots && !h.ended, h.onLost
@@ -211,8 +215,8 @@ func (w *Renewer) lose(h *Hold) {
 	}
 }
 
-// Look renews each Hold between a fourth and a third of its time after the last renewal, and
-// notices when slots are lost.
+// Look renews the Holds that are due, and notices lost slots. A Hold is renewed when between a quarter and
+// a third of its time has passed since its last renewal.
 func (w *Renewer) Look() {
 	if w.onlyCallers {
 		w.loseAll(w.lookDriven())
@@ -221,12 +225,12 @@ func (w *Renewer) Look() {
 	due, lost := w.due(w.now())
 	w.loseAll(lost)
 	if len(due) > 0 {
-		go func() { w.loseAll(w.renew(due)) }() // Redis may be slow, and slots be lost meanwhile
+		go func() { w.loseAll(w.renew(due)) }() // in a goroutine, because Redis may be slow while slots are lost
 	}
 }
 
-// lookDriven renews what is due, and returns the Holds whose slots are lost: an observer that is
-// told of them may look itself.
+// lookDriven renews what is due, and returns the Holds whose slots are lost. The caller notifies the
+// observers after looking is unlocked, because an observer may call Look.
 func (w *Renewer) lookDriven() (lost []*Hold) {
 	w.looking.Lock()
 	defer w.looking.Unlock()
@@ -234,14 +238,15 @@ func (w *Renewer) lookDriven() (lost []*Hold) {
 	return w.renew(due)
 }
 
+// loseAll calls lose for each Hold.
 func (w *Renewer) loseAll(lost []*Hold) {
 	for _, h := range lost {
 		w.lose(h)
 	}
 }
 
-// due returns the Holds that are to be renewed at now, and those whose slots are lost. It sets the
-// timer for when to look again.
+// due returns the Holds that must be renewed now, and those whose slots are lost. It sets the timer for the
+// next check.
 func (w *Renewer) due(now time.Time) (due []*Renewal, lost []*Hold) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -255,7 +260,7 @@ func (w *Renewer) due(now time.Time) (due []*Renewal, lost []*Hold) {
 			delete(w.kept, h)
 			h.mu.Unlock()
 			continue
-		case h.slots && left <= 0 && !w.onlyCallers: // by a clock of its own it is renewed late instead
+		case h.slots && left <= 0 && !w.onlyCallers: // otherwise the slots are renewed late instead
 			lost = append(lost, h)
 		case !h.queued && now.Sub(h.begun) >= h.lastsLocked()/4:
 			due = append(due, w.queueLocked(h))
@@ -274,7 +279,7 @@ func (w *Renewer) due(now time.Time) (due []*Renewal, lost []*Hold) {
 	return due, lost
 }
 
-// All renews all Holds at once.
+// All renews all Holds at once, due or not.
 func (w *Renewer) All() {
 	var due []*Renewal
 	w.mu.Lock()
@@ -289,14 +294,15 @@ func (w *Renewer) All() {
 	w.loseAll(w.renew(due))
 }
 
-// queueLocked returns the Renewal of h, which is about to begin. The lock is that of h.
+// queueLocked returns a Renewal of h that is about to begin. h must be locked.
 func (w *Renewer) queueLocked(h *Hold) *Renewal {
 	h.queued = true
 	return &Renewal{Hold: h, renewer: w, expires: h.asked.Add(h.lastsLocked())}
 }
 
-// renew makes renewals, those with the least time left first: Redis may be far. If only callers renew, it
-// returns the Holds whose slots are lost; else they are told as soon as it is known.
+// renew carries out renewals. Those with the least time left are sent first, because a distant Redis takes
+// long for many. If only callers renew, renew returns the Holds whose slots are lost. Otherwise, the observers are
+// notified of each loss as soon as it is known.
 func (w *Renewer) renew(due []*Renewal) (lost []*Hold) {
 	slices.SortFunc(due, func(a, b *Renewal) int { return cmp.Or(a.expires.Compare(b.expires), a.heard.Compare(b.heard)) })
 	byKeeper := make(map[Keeper][]*Renewal)
@@ -319,26 +325,29 @@ func (w *Renewer) renew(due []*Renewal) (lost []*Hold) {
 	return lost
 }
 
-// A Renewal is that of one Hold.
+// A Renewal renews what one Hold holds.
 type Renewal struct {
 	*Hold
 
 	renewer *Renewer
-	expires time.Time // what is renewed
+	expires time.Time // when what must be renewed expires
 	sent    []algorithm.Handle
-	lost    bool // its slots, of which nobody was told yet
+	lost    bool // whether slots were lost, but nobody has been notified
 }
 
-// Begin is called when the Renewal is about to be sent. It returns the handles to renew; nil if it
-// need not be.
+// Begin must be called immediately before the renewal is sent. It returns the handles that must be renewed,
+// or nil if the renewal must not be sent. The caller may overwrite the handles.
 func (r *Renewal) Begin() []algorithm.Handle {
 	r.sent = r.begin(r.renewer.now())
-	return slices.Clone(r.sent) // the new ones are written into it
+	return slices.Clone(r.sent) // the Keeper writes the new handles into it
 }
 
-// End is called after a Begin that returned handles, with those that the Hold has from now on (a
-// limit whose hold has ended keeps its handle, one whose slots are lost has the zero Handle); or
-// with an error if they are not known; or with neither if nothing was renewed.
+// End must be called after each Begin that returned handles. Its arguments are one of:
+//
+//   - the handles of the Hold after the renewal. A limit whose hold has ended keeps its handle, and a
+//     limit whose slots are lost has the zero Handle.
+//   - an error, if the handles after the renewal are not known.
+//   - neither, if nothing was renewed.
 func (r *Renewal) End(handles []algorithm.Handle, err error) {
 	r.lost = r.renewed(r.sent, handles, r.renewer.now(), err)
 	if r.lost && !r.renewer.onlyCallers {

@@ -12,7 +12,7 @@ import (
 	"github.com/redislimit/redislimit/internal/limits"
 )
 
-// A fakeKeeper has renewals wait for a gate, and carries them out as a test says.
+// A fakeKeeper makes renewals wait for a gate, and lets the test choose their results.
 type fakeKeeper struct {
 	gate     chan struct{}
 	renew    func(handles []algorithm.Handle) []algorithm.Handle
@@ -35,10 +35,10 @@ func (k *fakeKeeper) Renew(all []*Renewal) {
 	}
 }
 
-// slotTTL is for how long slots and units are held.
+// slotTTL is how long slots and units are held.
 const slotTTL = 12 * time.Second
 
-// keep returns a Renewer of a Hold of one slot and one unit. Each renewal gives them other handles.
+// keep returns a Renewer of a Hold with one slot and one unit. Each renewal changes their handles.
 func (k *fakeKeeper) keep(now func() time.Time, driven bool) (w *Renewer, h *Hold, slots *atomic.Int64) {
 	slots = new(atomic.Int64)
 	w = NewRenewer(Events{
@@ -61,7 +61,7 @@ func (k *fakeKeeper) keep(now func() time.Time, driven bool) (w *Renewer, h *Hol
 	return w, h, slots
 }
 
-// wantSettled checks that all was settled, by the handles that a renewal gave it.
+// wantSettled checks that everything was settled, with the handles of the renewal.
 func (k *fakeKeeper) wantSettled(t *testing.T) {
 	t.Helper()
 	if len(k.ended) != 1 || k.ended[0].Op != algorithm.OpSettle || k.ended[0].Handles[0].A != 2 || k.ended[0].Handles[1].A != 2 {
@@ -69,8 +69,8 @@ func (k *fakeKeeper) wantSettled(t *testing.T) {
 	}
 }
 
-// TestDropWhileEnding drops a Hold whose End waits for a renewal: it ends all the same, and its
-// slots are given back once.
+// TestDropWhileEnding drops a Hold whose End waits for a renewal. The Hold ends nevertheless, and its slots
+// are given back once.
 func TestDropWhileEnding(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -88,7 +88,7 @@ func TestDropWhileEnding(t *testing.T) {
 	})
 }
 
-// A fakeLease takes all back.
+// A fakeLease takes back everything.
 type fakeLease struct{ settled int }
 
 func (*fakeLease) Give(int64) bool      { return true }
@@ -98,8 +98,8 @@ func (l *fakeLease) Settle(int64, int64) bool {
 	return true
 }
 
-// TestSettledWhileMoved settles what a renewal is about to move out of its lease: where it is then, it is settled, and not in
-// the lease as well.
+// TestSettledWhileMoved settles units while a renewal gives them a hold of their own instead of their
+// lease. They are settled in that hold, and not in the lease as well.
 func TestSettledWhileMoved(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -120,7 +120,7 @@ func TestSettledWhileMoved(t *testing.T) {
 	})
 }
 
-// TestRenewedAgain has a renewal that is not carried out: another is, before what is held expires.
+// TestRenewedAgain makes a renewal fail: it is tried again before what is held expires.
 func TestRenewedAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -138,13 +138,14 @@ func TestRenewedAgain(t *testing.T) {
 	})
 }
 
-// TestPassed ends a Hold some time after it was renewed: that began anew when the reply came. The clock that says more counts.
+// TestPassed ends a Hold some time after its renewal. The time that has passed counts from the reply to the
+// renewal, by the clock that shows the longer time.
 func TestPassed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		k := &fakeKeeper{}
 		w, h, _ := k.keep(time.Now, false)
-		time.Sleep(slotTTL / 3) // the renewal is sent
+		time.Sleep(slotTTL / 3) // the renewal is sent meanwhile
 		time.Sleep(time.Second)
 		close(k.gate)
 		synctest.Wait()
@@ -155,13 +156,13 @@ func TestPassed(t *testing.T) {
 		}
 	})
 	begun := time.Now()
-	suspended := begun.Round(0).Add(time.Hour) // as the wall clock says
+	suspended := begun.Round(0).Add(time.Hour) // by the wall clock
 	if got := max(passed(begun, suspended), passed(suspended, begun.Add(2*time.Hour))); got != time.Hour {
 		t.Errorf("%v have passed, want 1h", got)
 	}
 }
 
-// TestRenewedOnce renews what the timer is renewing: that does nothing.
+// TestRenewedOnce calls All while the timer renews: the Hold is not renewed again.
 func TestRenewedOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -179,8 +180,8 @@ func TestRenewedOnce(t *testing.T) {
 	})
 }
 
-// TestLeastTimeLeftFirst renews what expires first before the others: a far Redis takes long for many. What is kept expires sooner
-// than slots that were taken before.
+// TestLeastTimeLeftFirst checks that what expires first is renewed first, because a distant Redis takes
+// long for many renewals. Kept units may expire sooner than slots that were taken before.
 func TestLeastTimeLeftFirst(t *testing.T) {
 	t.Parallel()
 	for name, renew := range map[string]func(*Renewer){"Look": (*Renewer).Look, "All": (*Renewer).All} {
@@ -223,14 +224,14 @@ func TestLeastTimeLeftFirst(t *testing.T) {
 	}
 }
 
-// TestLookTogether goes by a clock of its own: who looks while another renews waits for that, for
-// it would decide by what is about to be renewed. An observer that is told of a loss may look.
+// TestLookTogether looks while another goroutine renews, and only callers do. The second Look waits: its
+// caller's next step depends on the renewals. An observer that is notified of a loss may look, too.
 func TestLookTogether(t *testing.T) {
 	t.Parallel()
 	var now atomic.Int64
 	k := &fakeKeeper{}
 	w, _, _ := k.keep(func() time.Time { return time.Unix(now.Load(), 0) }, true)
-	k.renew = func([]algorithm.Handle) []algorithm.Handle { return make([]algorithm.Handle, 2) } // lost
+	k.renew = func([]algorithm.Handle) []algorithm.Handle { return make([]algorithm.Handle, 2) } // the slots are lost
 	looked := make(chan string, 3)
 	look := func(who string) {
 		w.Look()
@@ -258,7 +259,7 @@ func TestLookTogether(t *testing.T) {
 	}
 }
 
-// TestNothingToRenew keeps places in a queue, which are charged and do not expire.
+// TestNothingToRenew keeps places in a queue: they are charged, do not expire, and need no renewal.
 func TestNothingToRenew(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

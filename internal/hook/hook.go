@@ -1,6 +1,6 @@
-// Package hook has the types of what package core does for this module alone: for its adapters,
-// admin, limittest, suites and tools. They reach it by package inside, which knows core's own
-// types.
+// Package hook defines what package core does only for other packages of this module: adapters, admin,
+// limittest, suites and tools. They call it through package inside, which binds the type parameters to the
+// types of core.
 package hook
 
 import (
@@ -10,63 +10,62 @@ import (
 	"github.com/redislimit/redislimit/internal/algorithm"
 )
 
-// A Core is package core as this module sees it. The types are core's own of these names, which
-// this package cannot name: core imports it.
+// A Core is package core as the rest of this module sees it. The type parameters are core's types of the
+// same names, which this package cannot name because core imports it.
 type Core[Limiter, Permit, Reservation, Result, Option, Limit, Event any] interface {
-	// NewLimit returns the limit of a registered algorithm, whether it has a constructor in core or
-	// not.
+	// NewLimit returns a limit of a registered algorithm, even if core has no constructor for it.
 	NewLimit(k *algorithm.Kind, count int64, period time.Duration, s LimitSettings) Limit
-	// LimitKey returns what the Redis key of a limit ends with.
+	// LimitKey returns the end of the Redis key of a limit.
 	LimitKey(l Limit) string
 	// Simulate returns an option for tests.
 	Simulate(s Simulation) Option
-	// Driver returns what tests do in place of a limiter's timers.
+	// Driver returns functions by which a test does what a limiter's timers do.
 	Driver(l *Limiter) Driver
-	// NewStub returns the limiter called name that s answers for.
+	// NewStub returns a limiter called name, for which s answers.
 	NewStub(name string, opts []Option, s Stub) (*Limiter, error)
 	// Stub returns the Stub that answers for a limiter, or nil.
 	Stub(l *Limiter) Stub
 
-	// NeedsEnd reports whether a limiter has slots, which are taken until the work ends, whether it
-	// has a queue, where a place may be given back, and units, which may be charged in another
-	// number.
+	// NeedsEnd reports whether a limiter has limits of these kinds: with slots, which stay taken until the
+	// work ends; with a queue, in which a place may be given back; and with units, of which more or fewer
+	// may be charged when the work ends.
 	NeedsEnd(l *Limiter) (slots, queue, units bool)
-	// Looking returns the limiter that decides as l does, and whose denials ban nobody.
+	// Looking returns a limiter that decides like l, but whose denials do not ban.
 	Looking(l *Limiter) *Limiter
-	// AcquireUpTo decides about a request that may wait, and sets res. The Permit is nil if nothing of
-	// what it admitted has to be ended.
+	// AcquireUpTo decides a request that may wait, and sets res. The Permit is nil if there is nothing to
+	// end.
 	AcquireUpTo(ctx context.Context, l *Limiter, w Waiting, res *Result) (*Permit, error)
 	// ReserveUpTo is AcquireUpTo for a request whose true cost is known only later.
 	ReserveUpTo(ctx context.Context, l *Limiter, w Waiting, res *Result) (*Reservation, error)
-	// SettleLater is Settle, but need not wait for the reply.
+	// SettleLater is like Reservation.Settle, but may return before Redis has replied.
 	SettleLater(ctx context.Context, r *Reservation, actual int64) error
-	// Emit passes an Event of an adapter on to the observers of a limiter, with the limiter's name.
+	// Emit notifies the observers of a limiter of an adapter's Event, and sets the Event's limiter name.
 	Emit(ctx context.Context, l *Limiter, e Event)
-	// CountsAs reports whether two limiters have the same counts.
+	// CountsAs reports whether two limiters share their counts.
 	CountsAs(l, other *Limiter) bool
-	// WarnOnce logs a message, and those of its name not again.
+	// WarnOnce logs a warning. The limiter, and those that share its state, log each message once.
 	WarnOnce(ctx context.Context, l *Limiter, message string)
-	// ErrorMinutely logs an error, and how many requests had one with this message, once a minute
-	// at most.
+	// ErrorMinutely logs an error at most once per minute for each message, with the number of requests
+	// that had an error with this message.
 	ErrorMinutely(ctx context.Context, l *Limiter, message string, err error)
 
 	// Inspect returns what package admin shows of a limiter.
 	Inspect(l *Limiter) Inspection
-	// HeldOf returns how many units are held for a key, of each limit that counts any, by the limit's
-	// name. It may ask Redis.
+	// HeldOf returns how many units are held for a key, by the name of each limit that holds any. It may
+	// call Redis.
 	HeldOf(ctx context.Context, l *Limiter, key string) (map[string]int64, error)
-	// Held returns until when units are held for a Permit or a Reservation, of which the other is nil:
-	// of each limit, or nothing if none are held. It also returns how many were charged or reserved.
+	// Held returns until when each limit holds units for a Permit or a Reservation, one of which is nil,
+	// and how many units were charged or reserved. expiries is empty if nothing is held.
 	Held(p *Permit, r *Reservation) (expiries []int64, n int64)
-	// Scripts returns the scripts of a limiter over Redis: for a call, for a batch, and for one by
-	// limits of different numbers.
+	// Scripts returns the scripts of a limiter that uses Redis: for a single call, for a batch, and for a
+	// batch of calls by limits with different numbers.
 	Scripts(l *Limiter) (call, batch, mixed string)
 }
 
-// Registered is the Core of package core, which sets it as it is initialized.
+// Registered is the Core that package core provides. Core sets it during its initialization.
 var Registered any
 
-// LimitSettings are what the options of a core.Limit set; zero is the default.
+// LimitSettings are the settings of a core.Limit that its options set. Zero values are the defaults.
 type LimitSettings struct {
 	Burst   int64
 	Aligned bool
@@ -93,47 +92,49 @@ type Simulation struct {
 // A Driver has what a Limiter does in the background, for tests that do it themselves, and shows
 // the leases.
 type Driver struct {
-	// Renew renews everything that is kept from expiring.
+	// Renew renews at once everything that the limiter keeps from expiring.
 	Renew func()
-	// CloseOld closes the leases whose time has come.
+	// CloseOld closes the leases that are due to be closed.
 	CloseOld func()
 	// Open returns how many leases are open.
 	Open func() int
-	// Latest identifies the lease of a key.
+	// Latest returns a value that identifies the latest lease of a key.
 	Latest func(key string) any
 }
 
-// Canceled is the cost with which SettleLater cancels: with And that is more than a cost of 0.
+// Canceled is the cost that makes SettleLater cancel. It differs from a cost of 0 if several keys were
+// reserved together: keys with a cost of their own (see core.Keyed.Cost) are charged by a settlement of 0,
+// but not by a cancellation.
 const Canceled = -1
 
-// An Inspection is what package admin shows of a *core.Limiter that nobody else needs.
+// An Inspection is the part of what package admin shows of a *core.Limiter that only admin needs.
 type Inspection struct {
-	Policy  string // that decides in an outage; empty without Redis
-	Bans    bool   // it has the option Ban
+	Policy  string // the outage policy; empty for a limiter without Redis
+	Bans    bool   // whether the limiter has the option Ban
 	Servers []ServerState
 }
 
-// A ServerState is what this process knows of a server.
+// A ServerState is what this process knows about a server.
 type ServerState struct {
 	Addr  string
-	State string // "up", "doubted" (a call failed, and probes find out), "down"
+	State string // "up", "down", or "doubted": a call failed, and probes are finding out why
 	Since time.Time
-	Cause error // why it is not up
+	Cause error // why the server is not up
 }
 
-// A Waiting is what a request asks for that may wait.
+// A Waiting describes a request that may wait.
 type Waiting struct {
 	Key  string
 	N    int64
-	UpTo time.Duration // it waits
-	Most int           // requests that may wait at a time
+	UpTo time.Duration // how long the request may wait
+	Most int           // how many requests may wait at a time
 }
 
-// A WrongLimitError is the error of core.Limiter.With, and of core.AllowAll about limits that cannot
-// decide together.
+// A WrongLimitError is the error of core.Limiter.With, and of core.AllowAll if limits cannot decide
+// together.
 type WrongLimitError struct{ Err error }
 
 func (e *WrongLimitError) Error() string { return e.Err.Error() }
 
-// Unwrap returns what is wrong.
+// Unwrap returns Err.
 func (e *WrongLimitError) Unwrap() error { return e.Err }

@@ -1,5 +1,5 @@
-// Package inside leads from this module's adapters, admin, limittest, suites and tools to what
-// package core does for them alone.
+// Package inside gives adapters, admin, limittest, suites and tools access to what package core does only
+// for this module.
 package inside
 
 import (
@@ -7,10 +7,9 @@ import (
 	"github.com/redislimit/redislimit/internal/hook"
 )
 
-// Core is package core. Its methods are those of core's type inside, in four groups: limits, clocks
-// and stubs for tests; what adapters ask about a limiter, how a request waits and is settled, and
-// what is logged; what admin shows; and the scripts, for tools. A method is added in package hook
-// and in core.
+// Core is package core. Its methods form four groups: limits, clocks and stubs for tests; what adapters
+// need for deciding, waiting, settling and logging; what admin shows; and the scripts, for tools. To add a
+// method, add it to hook.Core and to core's type inside.
 var Core = hook.Registered.(known) //nolint:forcetypeassert // core checks it
 
 type known = hook.Core[core.Limiter, core.Permit, core.Reservation, core.Result, core.Option, core.Limit, core.Event]

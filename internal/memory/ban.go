@@ -5,13 +5,14 @@ import (
 	"github.com/redislimit/redislimit/internal/key"
 )
 
-// banLimits are those of the entry that has the ban of a key: for all limits of a limiter the same.
+// banLimits are the limits of every entry that stores a ban. All limits of a limiter share the ban of a
+// key.
 var banLimits = NewLimits([]algorithm.Member{algorithm.BanMember}, []string{""}, nil)
 
-// banKey returns the key of that entry. No other entry has it: see stateKey.
+// banKey returns the key of the entry that stores the ban of k. It never equals a stateKey.
 func banKey(k string) string { return "\x00b" + key.Local(k) }
 
-// ban returns the ban of the user's key k that lasts at now.
+// ban returns the ban of the user's key k, or zero if there is none at now.
 func (s *shard) ban(k string, now int64) algorithm.Ban {
 	if e := s.entries[banKey(k)]; e != nil {
 		return e.states[0].Ban(now)
@@ -19,7 +20,7 @@ func (s *shard) ban(k string, now int64) algorithm.Ban {
 	return algorithm.Ban{}
 }
 
-// banState returns the state of a ban of k, which is about to be written.
+// banState returns the state in which a ban of k is about to be written.
 func (s *shard) banState(k string, now int64) *algorithm.State {
 	stored := banKey(k)
 	e := s.entries[stored]
@@ -29,10 +30,10 @@ func (s *shard) banState(k string, now int64) *algorithm.State {
 	return &e.states[0]
 }
 
-// Hold decides as Decide does, but holds n units instead of charging them: those of every limit if
-// c is OpReserve, else only slots. It writes the handles of what it held or charged to those of c,
-// if they are not nil. For limits with bans it returns that of k too, and evaluates nothing where
-// that was there before.
+// Hold decides like Decide, but holds n units instead of charging them: the units of every limit if the
+// operation of c is OpReserve, and otherwise only slots. It writes the handles of these units to c.Handles,
+// unless that is nil. For limits with bans, Hold returns the ban of k; if k was banned before, Hold
+// evaluates nothing.
 func (m *Store) Hold(l *Limits, k string, c algorithm.HoldCall, answers []algorithm.Answer) (ban algorithm.Ban, admitted bool) {
 	s, stored, now := m.lock(k)
 	defer s.Unlock()
@@ -57,14 +58,14 @@ func (m *Store) Hold(l *Limits, k string, c algorithm.HoldCall, answers []algori
 			from, bans = max(from, until), true
 		}
 	}
-	if bans { // it is not only what is held that denies
+	if bans { // not only held units deny
 		ban = l.bans.Begin(s.banState(k, now), now, from)
 	}
 	return ban, false
 }
 
-// Block bans k by hand, for so many microseconds, or with atLeast until its ban ends if that is
-// later; 0 ends its ban, and the levels.
+// Block bans k by hand for lasts microseconds. If atLeast is set, a ban that lasts longer is not shortened.
+// If lasts is 0, Block ends the ban and resets the level of escalation.
 func (m *Store) Block(_ *Limits, k string, lasts int64, atLeast bool) {
 	s, _, now := m.lock(k)
 	defer s.Unlock()

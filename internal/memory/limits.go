@@ -7,17 +7,17 @@ import (
 	"github.com/redislimit/redislimit/internal/algorithm"
 )
 
-// Limits are the limits of a limiter, by which a Store decides.
+// Limits are the limits of a limiter in the form in which a Store decides.
 type Limits struct {
 	members []algorithm.Member
-	keys    []string // one for each limit: limits with the same key share their state, whatever their numbers are
-	joined  string   // the keys as one text: it is equal for Limits with the same keys in the same order
-	unused  []algorithm.State
+	keys    []string          // one for each limit; limits with the same key share their state, even if their numbers differ
+	joined  string            // keys as one string, to compare them quickly
+	unused  []algorithm.State // the states of a key that has no entry
 	bans    algorithm.Bans
 }
 
-// NewLimits returns the Limits of members. keys has one key for each of them: what follows the
-// user's key in Redis.
+// NewLimits returns the Limits of members. keys has one key for each member: the part of its Redis key that
+// follows the user's key.
 func NewLimits(members []algorithm.Member, keys []string, bans algorithm.Bans) *Limits {
 	return &Limits{
 		members: members, keys: keys, joined: strings.Join(keys, "\x00"), bans: bans,
@@ -25,8 +25,9 @@ func NewLimits(members []algorithm.Member, keys []string, bans algorithm.Bans) *
 	}
 }
 
-// state returns the state of limit i in an entry, which may be nil, as it is for l. That of a queue
-// with another rate is a copy: the entry stays as it is, for l may admit nothing.
+// state returns the state of limit i in e as l must see it. e may be nil: the state is then unused. If e
+// was last charged by a queue with another rate, state returns a converted copy and leaves the entry
+// unchanged, because l may deny.
 func (l *Limits) state(e *entry, i int, now int64) *algorithm.State {
 	switch {
 	case e == nil:
@@ -49,8 +50,8 @@ func (l *Limits) evaluate(e *entry, now, n int64, answers []algorithm.Answer) bo
 	return admits
 }
 
-// adopt makes l the limits of an entry with the same keys, which l is about to change. Used units
-// stay used.
+// adopt makes l the limits of e, before l changes e. Both have the same keys. Units stay used even if the
+// numbers of l differ.
 func (l *Limits) adopt(e *entry, now int64) {
 	if e.limits == l {
 		return
@@ -61,15 +62,15 @@ func (l *Limits) adopt(e *entry, now int64) {
 	e.limits = l
 }
 
-// A kept state is that of a limit by which its entry was not charged last.
+// A kept is the state of a limit that does not belong to its entry's current limits.
 type kept struct {
 	member algorithm.Member
 	key    string
 	state  algorithm.State
 }
 
-// rearrange puts the states of an entry into the order of l, whose keys are others. The states of
-// limits that l does not have are kept as long as they count.
+// rearrange puts the states of e into the order of l, whose keys differ from those of e's limits. States of
+// limits that l does not have are kept until they are unused again.
 func (e *entry) rearrange(l *Limits, now int64) {
 	all := e.kept
 	for i, m := range e.limits.members {

@@ -1,10 +1,10 @@
-// Package memory keeps the state of limits in this process: for limiters without Redis, and for the
-// outage policy FailLocal. It is bounded: when it is full, another key is evicted for a new one.
+// Package memory keeps the state of limits in this process, for limiters without Redis and for the outage
+// policy FailLocal. The number of keys is bounded: when a Store is full, it evicts a key to add another.
 //
 //	memory.go  Store: decides, holds, refunds, resets
-//	limits.go  Limits: by which a Store decides; how it finds their states in the entry of a key
+//	limits.go  Limits: the limits of a limiter, and their states in the entry of a key
 //	ban.go     the bans of keys
-//	shard.go   a part of the keys, under one lock: which are removed, which evicted
+//	shard.go   shard: a part of the keys under one lock, with sweeping and eviction
 package memory
 
 import (
@@ -17,24 +17,24 @@ import (
 	"github.com/redislimit/redislimit/internal/key"
 )
 
-// The keys are divided among shards, each under a lock of its own: one for every shardSize keys,
-// and no more than maxShards.
+// The keys are divided among shards, each with a lock of its own. There is one shard for every shardSize
+// keys, but at most maxShards.
 const (
 	maxShards = 64
 	shardSize = 1024
 )
 
-// A Store keeps the state of the limits of keys. Its clock is the monotonic one, which never steps
-// back, or one that it is given. It is safe for concurrent use.
+// A Store keeps the states of limits for each key. Unless it is given a clock, it uses the monotonic clock,
+// which never steps back. It is safe for concurrent use.
 type Store struct {
 	started time.Time
 	startAt int64            // started, in microseconds since the epoch
-	clock   func() time.Time // or nil for that of the process
+	clock   func() time.Time // nil for the clock of the process
 	seed    maphash.Seed
 	shards  []shard
 }
 
-// New returns a Store of at most entries keys. clock may be nil.
+// New returns a Store for at most entries keys. clock may be nil.
 func New(entries int, clock func() time.Time) *Store {
 	now := time.Now()
 	m := &Store{
@@ -51,6 +51,7 @@ func New(entries int, clock func() time.Time) *Store {
 	return m
 }
 
+// now returns the current instant in microseconds since the Unix epoch.
 func (m *Store) now() int64 {
 	if m.clock != nil {
 		return m.clock().UnixMicro()
@@ -63,18 +64,19 @@ func (m *Store) shard(k string) *shard {
 	return &m.shards[i]
 }
 
-// lock locks the shard of the user's key k, where its ban is, too. It returns the shard, the key as
-// it is stored, and the instant.
+// lock locks the shard of the user's key k, which has both the states and the ban of k. It returns the
+// shard, the form in which the key of the states is stored, and the current instant. The caller must unlock
+// the shard.
 func (m *Store) lock(k string) (s *shard, stored string, now int64) {
 	k = key.Local(k)
 	s, stored = m.shard(k), stateKey(k)
-	now = m.now() // before the lock is taken, which is then held for less time
+	now = m.now() // before the lock is taken, so that it is held for less time
 	s.Lock()
 	return s, stored, s.clamp(now)
 }
 
-// stateKey returns the key of the entry that has the states of a key of key.Local. No banKey is
-// equal to it.
+// stateKey returns the key of the entry that has the states of k, which is in the form of key.Local. It
+// never equals a banKey.
 func stateKey(k string) string {
 	if k[0] == 0 {
 		return "\x00k" + k
@@ -82,8 +84,8 @@ func stateKey(k string) string {
 	return k
 }
 
-// Decide evaluates each of l for n units of the user's key k, and writes its answer to answers. If
-// all limits admit n and charge is set, it charges n.
+// Decide evaluates each limit of l for n units of the user's key k, and writes its answer to answers. If
+// all limits admit n and charge is set, Decide charges n units.
 func (m *Store) Decide(l *Limits, k string, n int64, charge bool, answers []algorithm.Answer) {
 	s, k, now := m.lock(k)
 	defer s.Unlock()
@@ -100,6 +102,8 @@ func (m *Store) Decide(l *Limits, k string, n int64, charge bool, answers []algo
 	}
 }
 
+// hold evaluates the limits of l, and if all admit, holds or charges the units of c. It writes the handles
+// to c.Handles.
 func (s *shard) hold(l *Limits, k string, now int64, c algorithm.HoldCall, answers []algorithm.Answer) bool {
 	e := s.find(k, l, now)
 	n, op, handles := c.N, c.Op, c.Handles
@@ -120,7 +124,7 @@ func (s *shard) hold(l *Limits, k string, now int64, c algorithm.HoldCall, answe
 	return true
 }
 
-// End does what an OpSettle, OpRefund or OpRelease says.
+// End ends what is held or charged, as the operation of c says: OpSettle, OpRefund or OpRelease.
 func (m *Store) End(l *Limits, k string, c algorithm.HoldCall) {
 	s, k, now := m.lock(k)
 	defer s.Unlock()
@@ -145,10 +149,12 @@ func (m *Store) End(l *Limits, k string, c algorithm.HoldCall) {
 	}
 }
 
-// Renew holds n units for longer, and returns their new handles: a limit whose hold has ended keeps
-// its handle, and one whose slots are lost has the zero Handle. By a clock of its own that went on
-// by much at once, what has expired since is renewed as if that had been in time: nothing is
-// expired here, for others are renewed after this one.
+// Renew holds n units for longer, and returns their new handles. A limit whose hold has ended keeps its
+// handle, and a limit whose slots are lost has the zero Handle.
+//
+// A Store with a clock of its own does not expire holds here: if a test advances the clock by much at once,
+// everything is renewed as if it had been renewed in time. Expiring holds would end those that are renewed
+// next.
 func (m *Store) Renew(l *Limits, k string, n int64, handles []algorithm.Handle) []algorithm.Handle {
 	renewed := slices.Clone(handles)
 	s, k, now := m.lock(k)
@@ -171,7 +177,7 @@ func (m *Store) Renew(l *Limits, k string, n int64, handles []algorithm.Handle) 
 	return renewed
 }
 
-// Reset forgets what was charged to k, and keeps what is held.
+// Reset forgets what was charged to k. Held units stay held.
 func (m *Store) Reset(l *Limits, k string) {
 	s, k, now := m.lock(k)
 	defer s.Unlock()

@@ -13,7 +13,8 @@ func (faulty) Evaluate(*algorithm.State, int64, int64) (algorithm.Observation, b
 	panic("a fault")
 }
 
-// TestPanicHoldsNoLock has a decision panic, as a fault in an algorithm would: the other keys are decided on.
+// TestPanicHoldsNoLock makes a decision panic, as a fault in an algorithm would: other keys can still be
+// decided.
 func TestPanicHoldsNoLock(t *testing.T) {
 	t.Parallel()
 	well := algorithm.Member{

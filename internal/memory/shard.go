@@ -8,35 +8,36 @@ import (
 )
 
 const (
-	// swept is how many entries are looked at, in turn, when a key is added, to remove those whose
-	// full limit has long been available again.
+	// swept is how many entries are checked, in turn, whenever a key is added. An entry whose limits have
+	// been unused for a while is removed.
 	swept = 2
-	// sampled is how many random entries are looked at when a shard is full, to evict the one that
-	// is used least.
+	// sampled is how many random entries are compared when a shard is full, to evict the entry that is used
+	// least.
 	sampled = 16
-	// retention is for how long an entry is kept after its full limit is available again, unless
-	// the shard is full, in microseconds: if its key is used again, no new entry is allocated.
+	// retention is how long, in microseconds, an entry is kept after its limits are unused again, unless
+	// the shard is full. If the key is used again within this time, no new entry need be allocated.
 	retention = 10_000_000
 )
 
-// A shard has a part of the keys.
+// A shard has a part of the keys. Its lock guards all fields and the entries.
 type shard struct {
 	sync.Mutex
 	entries  map[string]*entry
-	latest   int64 // the latest instant of a decision
+	latest   int64 // the latest instant that clamp has returned
 	capacity int
-	list     []*entry // all entries, in no order
+	list     []*entry // all entries, in no particular order
 	hand     int      // where the next sweep begins in list
 
-	_ [40]byte // fills 128 bytes, so that no two shards share a line of the processor's cache
+	// The padding makes a shard 128 bytes long, so that no two shards share a cache line.
+	_ [40]byte
 }
 
-// An entry is the state of one key.
+// An entry has the states of one key.
 type entry struct {
-	limits *Limits           // by which it was charged last
-	states []algorithm.State // one for each of limits
-	kept   []kept            // of other limits
-	inline [1]algorithm.State
+	limits *Limits            // the limits of states
+	states []algorithm.State  // one for each limit of limits
+	kept   []kept             // states of other limits
+	inline [1]algorithm.State // backs states if there is one limit
 	key    string
 	index  int // in the shard's list
 }
@@ -46,14 +47,14 @@ func (s *shard) init(capacity int) {
 	s.capacity = capacity
 }
 
-// clamp returns now, or the instant of the last decision if that is later: now was read before the
-// lock was taken.
+// clamp returns now, or the instant of an earlier decision if that is later: now was read before the lock
+// was taken.
 func (s *shard) clamp(now int64) int64 {
 	s.latest = max(s.latest, now)
 	return s.latest
 }
 
-// find returns the entry of key, with the states in the order of l, or nil if there is none.
+// find returns the entry of key, with its states in the order of l, or nil if there is none.
 func (s *shard) find(key string, l *Limits, now int64) *entry {
 	e := s.entries[key]
 	if e != nil && e.limits != l && e.limits.joined != l.joined {
@@ -62,7 +63,7 @@ func (s *shard) find(key string, l *Limits, now int64) *entry {
 	return e
 }
 
-// add returns a new entry for key. If the shard is full, it evicts another.
+// add adds an entry for key, and evicts another if the shard is full.
 func (s *shard) add(key string, l *Limits, now int64) *entry {
 	until := now
 	if len(s.list) < s.capacity {
@@ -84,20 +85,19 @@ func (s *shard) add(key string, l *Limits, now int64) *entry {
 	return e
 }
 
-// sweep removes the next entry if its full limit was available again at an instant.
+// sweep checks the next entry, and removes it if its limits were unused by until.
 func (s *shard) sweep(until int64) {
 	if s.hand >= len(s.list) {
 		s.hand = 0
 	}
 	if s.hand < len(s.list) && s.list[s.hand].resetAt() <= until {
-		s.remove(s.list[s.hand]) // the last entry takes its place, and is next
+		s.remove(s.list[s.hand]) // the last entry moves to this index, and is checked next
 	} else {
 		s.hand++
 	}
 }
 
-// evict removes the entry of some random ones that is used least. One whose full limit is available
-// again is not used at all.
+// evict removes the least used of some random entries.
 func (s *shard) evict(now int64) {
 	var least *entry
 	usage := 0.0
@@ -119,7 +119,7 @@ func (s *shard) remove(e *entry) {
 	s.list = s.list[:last]
 }
 
-// resetAt returns the instant at which all limits are available in full again.
+// resetAt returns the instant from which all limits are available in full.
 func (e *entry) resetAt() int64 {
 	var at int64
 	for i, l := range e.limits.members {
@@ -131,7 +131,7 @@ func (e *entry) resetAt() int64 {
 	return at
 }
 
-// usage returns the Usage of the limit of which most is used.
+// usage returns the largest Usage of any limit.
 func (e *entry) usage(now int64) float64 {
 	used := 0.0
 	for i, l := range e.limits.members {

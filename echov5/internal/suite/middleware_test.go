@@ -17,7 +17,7 @@ import (
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
-// around are middlewares that put a response of their own in the place of Echo's.
+// around has middlewares that replace Echo's response with their own.
 var around = map[string]echo.MiddlewareFunc{
 	"none":                func(next echo.HandlerFunc) echo.HandlerFunc { return next },
 	"Gzip":                middleware.Gzip(),
@@ -33,8 +33,8 @@ var around = map[string]echo.MiddlewareFunc{
 	},
 }
 
-// TestResponseOfMiddleware has middleware around the limit, or behind it, that keeps back
-// what the handler sends: CountIf gets the status that the client gets.
+// TestResponseOfMiddleware mounts middleware around the limit, or behind it, that delays the handler's
+// response: CountIf gets the status that the client gets.
 func TestResponseOfMiddleware(t *testing.T) {
 	for name, other := range around {
 		for where, order := range map[string]func(limit echo.MiddlewareFunc) []echo.MiddlewareFunc{
@@ -81,8 +81,8 @@ func TestResponseOfMiddleware(t *testing.T) {
 	}
 }
 
-// TestOnDeniedBehindMiddleware has OnDenied set no status, or another: what it sets is
-// kept, and it is 429 otherwise, whatever middleware is around.
+// TestOnDeniedBehindMiddleware checks the status of denied requests: the status that the handler of
+// OnDenied sets, or else 429, whatever middleware is around.
 func TestOnDeniedBehindMiddleware(t *testing.T) {
 	for name, other := range around {
 		for what, c := range map[string]struct {
@@ -109,7 +109,7 @@ func TestOnDeniedBehindMiddleware(t *testing.T) {
 	}
 }
 
-// limiter returns one that admits a request a day.
+// limiter returns a limiter that admits one request per day.
 func limiter(t *testing.T) *core.Limiter {
 	t.Helper()
 	lim := core.MustNewMemory("api", core.FixedWindow(core.PerDay(1)))

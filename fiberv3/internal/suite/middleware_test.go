@@ -65,8 +65,8 @@ func left(t *testing.T, lim *core.Limiter) []int64 {
 	return limits.Left(t, lim, keyfunc.ForIP(netip.MustParseAddr("127.0.0.1")))
 }
 
-// TestTimeout has Fiber's Timeout answer while the handler goes on with the fiber.Ctx. For
-// the limiter the request is over then, once, with the status that the client gets.
+// TestTimeout makes Fiber's Timeout answer while the handler continues with the fiber.Ctx. For the limiter,
+// the request ends then, once, with the status that the client gets.
 func TestTimeout(t *testing.T) {
 	for name, onTimeout := range map[string]fiber.Handler{
 		"default":   nil,
@@ -105,8 +105,8 @@ func TestTimeout(t *testing.T) {
 	}
 }
 
-// TestSSE has Fiber's SSE stream with the fiber.Ctx, when the handler has returned: the
-// slot is held, and the cost may be set, until the stream ends.
+// TestSSE streams with Fiber's SSE and the fiber.Ctx after the handler has returned: the slot is held, and
+// the cost may be set, until the stream ends.
 func TestSSE(t *testing.T) {
 	var peek func() []int64
 	lim, asked, url := limited(t, func(c fiber.Ctx) error {

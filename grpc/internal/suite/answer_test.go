@@ -19,7 +19,7 @@ import (
 	grpclimit "github.com/redislimit/redislimit/grpc"
 )
 
-// answers starts a server whose handler asks each limiter itself, and answers by limit.
+// answers starts a server whose handler calls each limiter itself, and answers with limit.
 func (b *testbed) answers(options []grpc.ServerOption, limit *grpclimit.Answerer, mounts []mount, asks ...*core.Limiter) {
 	b.Helper()
 	b.serve = func(ctx context.Context, send func()) error {
@@ -40,7 +40,7 @@ func sending(limit *grpclimit.Answerer) []grpc.ServerOption {
 	return []grpc.ServerOption{grpc.ChainUnaryInterceptor(limit.Unary()), grpc.ChainStreamInterceptor(limit.Stream())}
 }
 
-// TestAnswererAsInterceptor compares what a client gets from an interceptor and from a handler that asks the same limiter itself.
+// TestAnswererAsInterceptor compares what a client gets from an interceptor and from a handler that calls the same limiter itself.
 func TestAnswererAsInterceptor(t *testing.T) {
 	option := guard.Headers(guard.XRateLimit | guard.IETF)
 	limits := []core.Option{core.FixedWindow(core.PerMinute(2)), core.TokenBucket(core.PerHour(3))}
@@ -61,7 +61,7 @@ func TestAnswererAsInterceptor(t *testing.T) {
 	}
 }
 
-// untilOutage makes calls that are admitted, denied, and made in an outage. It returns what their client gets.
+// untilOutage makes calls that are admitted, calls that are denied, and calls during an outage. It returns what their client gets.
 func (b *testbed) untilOutage() (all []string) {
 	b.Helper()
 	for call, code := range []codes.Code{codes.OK, codes.OK, codes.ResourceExhausted, codes.Unavailable} {

@@ -20,7 +20,7 @@ import (
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
-// recovers is an interceptor that makes a panic INTERNAL, as those of go-grpc-middleware do.
+// recovers is an interceptor that turns a panic into INTERNAL, like the one of go-grpc-middleware.
 func recovers() []grpc.ServerOption {
 	return around(func(ctx context.Context, next func(context.Context) error) (err error) {
 		defer func() {
@@ -81,12 +81,13 @@ func TestCountIf(t *testing.T) {
 
 func estimate(n int64) guard.Option { return guard.Cost(func(keyfunc.Request) int64 { return n }) }
 
-// TestInnerRefuses has an inner limit deny, and be without a decision: an outer one that counts other answers charges nothing for
-// what no handler served. The UNAVAILABLE of a handler it charges.
+// TestInnerRefuses makes an inner limit deny a call, and fail to decide about another. An outer limit that
+// counts other codes does not charge calls that reached no handler. It does charge a handler's own
+// UNAVAILABLE.
 func TestInnerRefuses(t *testing.T) {
 	for name, c := range map[string]struct {
 		outer  guard.Option
-		denial int64 // is what it charges for one
+		denial int64 // what the outer limit charges for a denied call
 	}{
 		"CountIf":       {grpclimit.CountIf(func(code codes.Code) bool { return code != codes.ResourceExhausted }), 0},
 		"CountIfStatus": {guard.CountIf(func(status int) bool { return status != 429 }), 0},
@@ -121,7 +122,7 @@ func TestInnerRefuses(t *testing.T) {
 	}
 }
 
-// TestInFlight has a call hold its slot until it ends, however it ends.
+// TestInFlight checks that a call holds its slot until it ends, however it ends.
 func TestInFlight(t *testing.T) {
 	each(t, func(b *testbed) {
 		running, goOn := make(chan error), make(chan func() error)
@@ -154,7 +155,8 @@ func TestInFlight(t *testing.T) {
 	})
 }
 
-// TestSlotsLost has slots vanish from Redis: the handler's context ends, and says why. The client is not told that it canceled.
+// TestSlotsLost removes slots from Redis: the handler's context ends, and its cause says why. The client
+// does not see that the call was canceled.
 func TestSlotsLost(t *testing.T) {
 	for want, returns := range map[codes.Code]func(context.Context) error{
 		codes.Aborted:  context.Context.Err,
@@ -194,7 +196,7 @@ func slotsLost(t *testing.T, want codes.Code, returns func(context.Context) erro
 	})
 }
 
-// TestHandlerLeft has the client leave while the handler works.
+// TestHandlerLeft makes the client leave while the handler works.
 func TestHandlerLeft(t *testing.T) {
 	each(t, func(b *testbed) {
 		running := make(chan struct{})
@@ -215,7 +217,7 @@ func TestHandlerLeft(t *testing.T) {
 	})
 }
 
-// TestLeftInQueue has clients not wait for their turn: it is given back.
+// TestLeftInQueue makes clients leave before their turn in a queue: their places are given back.
 func TestLeftInQueue(t *testing.T) {
 	each(t, func(b *testbed) {
 		var decided, served atomic.Int64
@@ -244,8 +246,8 @@ func TestLeftInQueue(t *testing.T) {
 	})
 }
 
-// TestLeft is about what the error is of a call whose client left before it was served. Where a deadline ends it, a server often
-// sees the client's reset first, so the interceptor is called without one.
+// TestLeft checks the error of a call whose client left before it was served. If a deadline ends the call,
+// a server often sees the client's reset first, so the test calls the interceptor without a server.
 func TestLeft(t *testing.T) {
 	lim := core.MustNewMemory("api", core.LeakyBucket(core.Per(1, time.Hour), core.Burst(3)))
 	limited := grpclimit.Unary(lim, keyfunc.IP())

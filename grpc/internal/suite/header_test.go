@@ -19,7 +19,8 @@ import (
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
-// TestStacked has the tighter of two limits shown, once, whichever is outside; and the one that denies.
+// TestStacked checks that the headers describe the tighter of two limits, once, whichever is the outer one;
+// and the limit that denies.
 func TestStacked(t *testing.T) {
 	for _, swap := range []bool{false, true} {
 		each(t, func(b *testbed) {
@@ -60,7 +61,7 @@ func with(t *testing.T, lim *core.Limiter, limits ...core.Limit) *core.Limiter {
 	return l
 }
 
-// TestUnlimited has a client without a limit, one that is banned, and one with a limit of 0.
+// TestUnlimited calls as a client without a limit, as one that is banned, and as one with a limit of 0.
 func TestUnlimited(t *testing.T) {
 	each(t, func(b *testbed) {
 		lim, option := b.limiter("api", core.FixedWindow(core.PerMinute(1)), core.Ban()), guard.ResetInSeconds()
@@ -88,8 +89,8 @@ func TestUnlimited(t *testing.T) {
 	})
 }
 
-// TestHeaderPrefix has metadata of other names, in lower case, in the header of a call that is served and in the trailer of one that
-// is not.
+// TestHeaderPrefix checks metadata with other names, in lower case: in the header of a call that is served,
+// and in the trailer of another.
 func TestHeaderPrefix(t *testing.T) {
 	each(t, func(b *testbed) {
 		b.behind(by(b.fixed(1), guard.HeaderPrefix("X-Rate-Limit-"), guard.ResetInSeconds()))
@@ -113,7 +114,7 @@ func TestHeaderPrefix(t *testing.T) {
 	})
 }
 
-// TestHandlersHeader has handlers send metadata of their own, in each way.
+// TestHandlersHeader makes handlers send metadata of their own, in each possible way.
 func TestHandlersHeader(t *testing.T) {
 	own := metadata.Pairs("own", "1")
 	for name, c := range map[string]struct {
@@ -141,7 +142,7 @@ func TestHandlersHeader(t *testing.T) {
 	}
 }
 
-// TestStreamsOwnHeader has the handler send the header by its stream, before any message.
+// TestStreamsOwnHeader makes the handler send the stream's header before any message.
 func TestStreamsOwnHeader(t *testing.T) {
 	sent := make(chan struct{})
 	limited := grpclimit.Stream(core.MustNewMemory("api", core.FixedWindow(core.PerDay(2))), keyfunc.IP())
@@ -163,7 +164,8 @@ func TestStreamsOwnHeader(t *testing.T) {
 	_ = stream.RecvMsg(&grpc_testing.Empty{})
 }
 
-// TestCompressor has a handler choose the compressor: gRPC wants its own transport in the context for that.
+// TestCompressor makes a handler choose the compressor, for which gRPC needs its own transport in the
+// context.
 func TestCompressor(t *testing.T) {
 	each(t, func(b *testbed) {
 		b.serve = func(ctx context.Context, _ func()) error { return grpc.SetSendCompressor(ctx, "gzip") }
@@ -172,8 +174,8 @@ func TestCompressor(t *testing.T) {
 	})
 }
 
-// TestRetries has a client that repeats denied calls by gRPC's own retry policy, which ends with the first header. It waits as
-// MaxRetryAfter says instead of a day.
+// TestRetries uses a client that repeats denied calls by gRPC's own retry policy, which ends with the first
+// header. The client waits as long as MaxRetryAfter says, instead of a day.
 func TestRetries(t *testing.T) {
 	const policy = `{"methodConfig": [{"name": [{}], "retryPolicy": {"maxAttempts": 3, "initialBackoff": "0.001s",
 		"maxBackoff": "0.001s", "backoffMultiplier": 1, "retryableStatusCodes": ["RESOURCE_EXHAUSTED"]}}]}`
@@ -194,7 +196,8 @@ func TestRetries(t *testing.T) {
 	}
 }
 
-// TestAnsweredBetween has an interceptor between two limits answer what the inner one denies.
+// TestAnsweredBetween has an interceptor between two limits, which answers calls that the inner limit
+// denies.
 func TestAnsweredBetween(t *testing.T) {
 	each(t, func(b *testbed) {
 		outer, inner := by(b.limiter("outer", core.FixedWindow(core.PerMinute(9)))), by(b.fixed(1))

@@ -29,12 +29,12 @@ func authenticated() []grpc.ServerOption {
 	})
 }
 
-// TestKeys has keys of what gRPC has in other places than HTTP. TestClients has what key functions read of metadata.
+// TestKeys checks keys that gRPC has in other places than HTTP. TestClients checks keys from metadata.
 func TestKeys(t *testing.T) {
 	for name, c := range map[string]struct {
 		key   keyfunc.Func
 		pairs []string
-		want  string // "" is that of the method
+		want  string // "": counted by the method
 	}{
 		"IP":           {keyfunc.IP(), []string{"x-forwarded-for", "192.0.2.1"}, ipKey},
 		"Header":       {keyfunc.Header("X-Tenant"), []string{"X-Tenant", "acme"}, keyfunc.ForHeader("X-Tenant", "acme")},
@@ -63,7 +63,7 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// native is a key function over what gRPC has.
+// native is a key function that reads the call itself.
 func native(ctx context.Context, call *grpclimit.Call) (string, error) {
 	user, _ := ctx.Value(userKey{}).(string)
 	if user == "" {
@@ -81,7 +81,7 @@ func within(ctx context.Context, call *grpclimit.Call) (string, error) {
 	return ctx.Value(userKey{}).(string) + ", " + address, err
 }
 
-// TestUnixSocket has a peer without an address.
+// TestUnixSocket calls from a peer without an address.
 func TestUnixSocket(t *testing.T) {
 	lim := core.MustNewMemory("api", core.FixedWindow(core.PerMinute(2)))
 	server := grpc.NewServer(grpc.ChainUnaryInterceptor(grpclimit.Unary(lim, keyfunc.IP())))
@@ -122,7 +122,7 @@ func TestCost(t *testing.T) {
 	})
 }
 
-// TestUnknownService has clients invent methods, which a proxy serves: they are no routes.
+// TestUnknownService makes clients invent methods, which a proxy serves: they are not routes.
 func TestUnknownService(t *testing.T) {
 	lim := core.MustNewMemory("api", core.FixedWindow(core.PerDay(10)))
 	server := grpc.NewServer(grpc.ChainStreamInterceptor(grpclimit.Stream(lim, keyfunc.Route())),

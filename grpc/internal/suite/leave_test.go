@@ -21,8 +21,9 @@ import (
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
-// TestDeadline has clients whose deadlines (grpc-timeout) are shorter and longer than a decision takes. FailOpen is for
-// when Redis is away: it admits nothing beyond the limit because a client has little time.
+// TestDeadline uses clients whose deadlines (grpc-timeout) are shorter or longer than a decision takes.
+// FailOpen is for outages of Redis: it must not admit calls beyond the limit because a client has little
+// time.
 func TestDeadline(t *testing.T) {
 	const limit, calls = 5, 100
 	for _, far := range []time.Duration{5 * time.Millisecond, 130 * time.Millisecond} {
@@ -60,8 +61,9 @@ func TestDeadline(t *testing.T) {
 	}
 }
 
-// TestLeavers has many clients leave before the decision, meanwhile, while they wait for their turn, while the handler
-// works, and after it. Then all slots are free, and what is charged is what the handlers that ran have cost.
+// TestLeavers makes many clients leave: before the decision, during it, while they wait for their turn,
+// while the handler works, and after it. Afterwards all slots are free, and exactly the cost of the
+// handlers that ran is charged.
 func TestLeavers(t *testing.T) {
 	const leavers, atOnce, units, slots, cost = 300, 50, 1_000_000, 50, 3
 	proxy := faultproxy.New(t, redistest.Server(t).Addr)
@@ -110,7 +112,8 @@ func TestLeavers(t *testing.T) {
 	}
 }
 
-// leave makes calls that are canceled at random, but for one in ten, whose client awaits the answer.
+// leave makes calls that are canceled at random. One in ten is not canceled: its client waits for the
+// answer.
 func leave(b *testbed, calls, atOnce int) {
 	var clients sync.WaitGroup
 	defer clients.Wait()

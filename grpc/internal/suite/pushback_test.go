@@ -20,11 +20,11 @@ import (
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
-// retryPolicy is one as grpc.io documents it. Without a pushback the four attempts are over within 0.7 s.
+// retryPolicy follows the documentation of grpc.io. Without a pushback, the four attempts take at most 0.7 s.
 const retryPolicy = `{"methodConfig": [{"name": [{}], "retryPolicy": {"maxAttempts": 4, "initialBackoff": "0.1s", "maxBackoff": "1s",
 	"backoffMultiplier": 2, "retryableStatusCodes": ["RESOURCE_EXHAUSTED", "UNAVAILABLE"]}}]}`
 
-// A pushbackCase is a server and what becomes of a call.
+// A pushbackCase describes a server and the expected result of a call.
 type pushbackCase struct {
 	limiter  []core.Option
 	plan     []core.Limit   // in place of its limits; none: its own
@@ -36,7 +36,8 @@ type pushbackCase struct {
 	pushback string // -1, none, or "" for any time
 }
 
-// TestPushback calls with a real client that has a retry policy, and one without: they wait as told.
+// TestPushback calls with a real client that has a retry policy, and with one that has none: they wait as
+// the server says.
 func TestPushback(t *testing.T) {
 	t.Parallel()
 	const wait = 1500 * time.Millisecond

@@ -117,7 +117,7 @@ func (b *testbed) start(options []grpc.ServerOption, mounts ...mount) {
 	b.app, b.stop = grpc_testing.NewTestServiceClient(dial(b.T, serveOn(b.T, server))), server.GracefulStop
 }
 
-// around makes interceptors of calls and of streams that do f around what comes next. Where f takes an error back, the reply is empty.
+// around makes interceptors of calls and streams that call f, which calls the next handler. If f drops the handler's error, the reply is empty.
 func around(f func(ctx context.Context, next func(context.Context) error) error) []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.ChainUnaryInterceptor(func(ctx context.Context, message any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
@@ -270,7 +270,7 @@ func wantLeft(t *testing.T, lim *core.Limiter, key string, want ...int64) {
 	}
 }
 
-// untilLeft is wantLeft for what is settled in the background.
+// untilLeft is like wantLeft, for costs that are settled in the background.
 func untilLeft(t *testing.T, lim *core.Limiter, key string, want ...int64) {
 	t.Helper()
 	if !check.Eventually(t, "it is settled", func() bool { return slices.Equal(limits.Left(t, lim, key), want) }) {

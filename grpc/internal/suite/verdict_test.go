@@ -22,7 +22,7 @@ import (
 	httplimit "github.com/redislimit/redislimit/nethttp"
 )
 
-// details describes those of an answer.
+// details returns a description of the details in the status of an answer.
 func (a answer) details() string {
 	a.Helper()
 	var all []string
@@ -74,7 +74,7 @@ func TestAllowAndDeny(t *testing.T) {
 	})
 }
 
-// TestDetails has denials of other kinds.
+// TestDetails checks denials of other kinds.
 func TestDetails(t *testing.T) {
 	cost := guard.Cost(func(keyfunc.Request) int64 { return 2 })
 	for name, c := range map[string]struct {
@@ -113,7 +113,7 @@ func TestDetails(t *testing.T) {
 	}
 }
 
-// TestJitter has one draw for an answer: RetryInfo says what the metadata says.
+// TestJitter checks that an answer uses one random delay: RetryInfo and the metadata agree.
 func TestJitter(t *testing.T) {
 	each(t, func(b *testbed) {
 		b.behind(by(b.fixed(1), guard.RetryJitter(0.2), guard.RetryAfterMs()))
@@ -153,7 +153,7 @@ func wraps() []grpc.ServerOption {
 	})
 }
 
-// TestFailures has calls without a decision. No client sees why.
+// TestFailures checks calls without a decision: no client learns the reason.
 func TestFailures(t *testing.T) {
 	secret := func(keyfunc.Request) (string, error) { return "", errors.New("secret detail") }
 	empty := func(keyfunc.Request) (string, error) { return "", nil }
@@ -259,7 +259,7 @@ func TestOnDenied(t *testing.T) {
 	})
 }
 
-// TestWrongOptions has mistakes of the program: it panics when it starts.
+// TestWrongOptions checks that mistakes of the program make it panic when it starts.
 func TestWrongOptions(t *testing.T) {
 	lim := core.MustNewMemory("api", core.FixedWindow(core.PerMinute(1)))
 	always := func(codes.Code) bool { return true }
