@@ -56,6 +56,12 @@ func moved(
 	parsed, _ := core.ParseRate("100/m")
 	with, _ := lim.With(limits...)
 	made, _ := core.New(rdb, name, limits[0])
+	memory, _ := core.NewMemory(name, core.FixedWindow(core.Per(n, d)))
+	fixed, _ := core.New(rdb, name, core.FixedWindow(core.Per(n, d)))
+	parsedLimit, _ := core.ParseLimit("fixed_window 100/1m aligned")
+	peeked, _ := lim.Peek(ctx, key)
+	waited, _ := lim.Wait(ctx, key)
+	waitedN, _ := lim.WaitN(ctx, key, n)
 	known := func(string) bool { return true }
 	counted := func(int) bool { return true }
 	return []any{
@@ -66,6 +72,9 @@ func moved(
 		keyfunc.IP(), keyfunc.IP(keyfunc.IPv4Prefix(int(n)), keyfunc.IPv6Prefix(int(n))), keyfunc.IP(keyfunc.TrustedProxies("10.0.0.0/16")),
 		keyfunc.IP(keyfunc.TrustedProxies(cidrs...)), keyfunc.IP(keyfunc.TrustedHeader(name)),
 		keyfunc.Global(), keyfunc.Join(fs...), keyfunc.Join(keyfunc.IP(), keyfunc.Route()), keyfunc.BasicAuth(), keyfunc.APIKey(name, keyfunc.Known(known)),
+		memory, fixed, httplimit.Middleware(lim, keyfunc.IP()), core.FixedWindow(core.PerMinute(n), core.Aligned()), parsedLimit,
+		keyfunc.Header(name), keyfunc.APIKey(name), guard.AlsoLimit(lim, keyfunc.Global()), guard.DryRun(), core.FailLocal(), core.Aligned(),
+		core.TokenBucket(core.Per(1, d), core.Burst(burst)), peeked, peeked.Remaining, waited, waitedN, core.Unlimited(),
 		hops(int(n)), guard.Skip(f), guard.NoHeaders(), guard.ResetInSeconds(), guard.HeaderPrefix("X-Rate-Limit-"), guard.CountIf(counted),
 		guard.Cost(func(keyfunc.Request) int64 { return n }), guard.LimiterFor(func(keyfunc.Request) (*core.Limiter, error) { return lim, nil }),
 		httplimit.OnDenied(h), echolimit.OnError(func(echo.Context) error { return nil }),
