@@ -21,7 +21,8 @@ import (
 
 var tenADay = core.FixedWindow(core.PerDay(10))
 
-// TestAllOrder gets the Results of all limits in the order of the arguments, though the smallest limit is asked first.
+// TestAllOrder checks that the Results come in the order of the arguments, although the smallest limit
+// is asked first.
 func TestAllOrder(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -47,7 +48,7 @@ func TestAllOrder(t *testing.T) {
 	check.OK(t, acquired.Cancel(ctx))
 }
 
-// TestAll decides by two Limiters at once: what one of them denies is charged in none.
+// TestAll decides with two Limiters at once: if one of them denies, nothing is charged in either.
 func TestAll(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -55,11 +56,11 @@ func TestAll(t *testing.T) {
 	for i, c := range []struct {
 		n           int64
 		keys        []core.Keyed
-		by          string // the Limiter that the Result describes
+		by          string // the name of the Limiter that the Result describes
 		allowed     bool
-		limits      int // that it has
+		limits      int // how many limits the Result has
 		remaining   int64
-		users, orgs int64 // what remains of the key "k" of each
+		users, orgs int64 // what remains for the key "k" in each Limiter
 	}{
 		{1, []core.Keyed{perUser.On("k"), perOrg.On("k")}, "user", true, 2, 9, 9, 11},
 		{4, []core.Keyed{perOrg.On("k"), perUser.On("k")}, "user", true, 2, 5, 5, 7},
@@ -83,13 +84,13 @@ func TestAll(t *testing.T) {
 			t.Errorf("%d: %d and %d remain, want %d and %d", i, users, orgs, c.users, c.orgs)
 		}
 	}
-	res, err := core.AllowAll(ctx, math.MaxInt64, perUser.On("own").Cost(10), perOrg.On("own").Cost(1)) // n is no cost here
+	res, err := core.AllowAll(ctx, math.MaxInt64, perUser.On("own").Cost(10), perOrg.On("own").Cost(1)) // every key has its own cost, so n is not used
 	if next, _ := perUser.Allow(ctx, "own"); err != nil || !res.Allowed || next.RetryAfter <= time.Second {
 		t.Errorf("%+v, %v: still held: %+v", res, err, next)
 	}
 }
 
-// TestReserveAllEnds ends what was reserved and acquired together: each member as it was asked for.
+// TestReserveAllEnds ends Reservations over several Limiters, and checks what each Limiter charges.
 func TestReserveAllEnds(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -136,13 +137,13 @@ func TestReserveAllEnds(t *testing.T) {
 				t.Errorf("%s: %d, %d and %d remain, want %d, %d and %d", name, a, b, s, 10-c.tokens, 10-c.calls, free)
 			}
 			if c.err == nil {
-				_ = errors.Join(cancel(r), release(r), r.Settle(ctx, 3)) // the first end has counted
+				_ = errors.Join(cancel(r), release(r), r.Settle(ctx, 3)) // only the first end counts
 			}
 		}
 	}
 }
 
-// TestAllRefuses has what cannot be decided together.
+// TestAllRefuses checks the errors for calls that cannot be decided together.
 func TestAllRefuses(t *testing.T) {
 	t.Parallel()
 	lim := core.MustNewMemory("a", tenADay)
@@ -178,13 +179,13 @@ func TestAllRefuses(t *testing.T) {
 	}
 }
 
-// leaving is a client that does something to its caller before it answers.
+// leaving is a client that calls a function instead of Redis.
 type leaving func(ctx context.Context, cmd redis.Cmder) error
 
 func (l leaving) Process(ctx context.Context, cmd redis.Cmder) error { return l(ctx, cmd) }
 
-// TestAllThatLeave ends in the middle of a decision: by a caller that leaves, or a hook that panics or ends its goroutine.
-// Nothing is kept.
+// TestAllThatLeave checks decisions that end in the middle, because the caller leaves, or because a hook
+// panics or ends its goroutine: nothing stays charged or held.
 func TestAllThatLeave(t *testing.T) {
 	t.Parallel()
 	for name, then := range map[string]func(cancel context.CancelFunc){
@@ -196,7 +197,7 @@ func TestAllThatLeave(t *testing.T) {
 		var first sync.Once
 		a := core.MustNewMemory("a", tenADay)
 		z := core.MustNew(leaving(func(_ context.Context, cmd redis.Cmder) error {
-			first.Do(func() { // later calls are in the background
+			first.Do(func() { // later calls come from background goroutines
 				if a := left(t, a)[0]; a != 7 {
 					t.Errorf("%s: %d remain meanwhile", name, a)
 				}
@@ -216,8 +217,8 @@ func TestAllThatLeave(t *testing.T) {
 	}
 }
 
-// TestAllInOrder has keys be asked for in one order, the smallest capacity first, whatever that of the arguments; and a caller who
-// leaves after the last one has admitted it, who is charged nowhere.
+// TestAllInOrder checks that Limiters are asked in one order, the smallest capacity first, whatever the
+// order of the arguments. A caller that leaves after the last Limiter has admitted is charged nowhere.
 func TestAllInOrder(t *testing.T) {
 	t.Parallel()
 	var asked []string

@@ -6,7 +6,8 @@ import (
 	"github.com/redislimit/redislimit/core"
 )
 
-// TestDecided takes the Result of everything that a call may return. A call that failed returns a nil pointer, which as a Decision is not nil.
+// TestDecided calls Decided on everything that a call may return. A call that failed returns a nil
+// *Reservation, which as a Decision is not nil.
 func TestDecided(t *testing.T) {
 	t.Parallel()
 	lim := core.MustNewMemory("api", core.FixedWindow(core.PerHour(1)))

@@ -11,8 +11,7 @@ import (
 	"github.com/redislimit/redislimit/internal/decision"
 )
 
-// TestDenyCacheAllocates repeats a remembered denial: that takes no allocation, and
-// no command.
+// TestDenyCacheAllocates checks that repeating a remembered denial takes no allocation and no command.
 func TestDenyCacheAllocates(t *testing.T) {
 	client := fakeClient(func(redis.Cmder) error {
 		t.Error("Redis was asked")
@@ -22,7 +21,7 @@ func TestDenyCacheAllocates(t *testing.T) {
 	for _, key := range []string{"ip:192.0.2.1", "a key of other characters: ü"} {
 		c := lim.newRequest(key, 1, algorithm.OpCharge).call
 		denied := decision.Reply{Set: lim.set, N: 1, Answers: make([]algorithm.Answer, 1), Source: decision.Redis}
-		denied.Answers[0].A = time.Now().Add(time.Hour).UnixMicro() // when the bucket is full again
+		denied.Answers[0].A = time.Now().Add(time.Hour).UnixMicro() // the time at which the bucket is full again
 		lim.family.denials.Learn(&c, &denied, lim.family.denials.Stamp(key))
 		got := testing.AllocsPerRun(100, func() {
 			if res, err := lim.Allow(t.Context(), key); err != nil || res.Allowed || res.Source != SourceDenyCache {

@@ -20,8 +20,8 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/gate"
 )
 
-// TestObserveKeys has observers of both kinds: they are called in their order, and one gets the key of each decision and
-// ban. Of what has none it is empty.
+// TestObserveKeys checks that observers of both kinds are called in the order of the options, and that
+// ObserveKeys receives the key of each decision and ban. For other events, the key is empty.
 func TestObserveKeys(t *testing.T) {
 	t.Parallel()
 	var heard []string
@@ -51,13 +51,13 @@ func TestObserveKeys(t *testing.T) {
 	}
 }
 
-// TestFallbackShowsNoKey prints the Event of a decision by the fallback, and its Result.
-// The conformance suite has those of Redis and of memory.
+// TestFallbackShowsNoKey prints the Event and the Result of a decision by the outage policy: the key
+// must not be in them. The conformance suite checks decisions by Redis and in memory.
 func TestFallbackShowsNoKey(t *testing.T) {
 	t.Parallel()
 	const secret = "alice@example.org"
 	var (
-		mu     sync.Mutex // the outage is told in the background
+		mu     sync.Mutex // a background goroutine notifies of the outage
 		events []Event
 	)
 	lim := MustNew(fakeClient(func(redis.Cmder) error { return errors.New("away") }), "api", TokenBucket(PerMinute(9)),
@@ -80,8 +80,8 @@ func TestFallbackShowsNoKey(t *testing.T) {
 	}
 }
 
-// TestObserverPanics has observers that panic on what may happen in the background, where nobody
-// could recover: nothing ends, and it is logged once.
+// TestObserverPanics checks observers that panic at events of background goroutines, where nothing else
+// would recover: the program goes on, and the panic is logged once.
 func TestObserverPanics(t *testing.T) {
 	t.Parallel()
 	acquire := func(lim *Limiter) error {
@@ -134,7 +134,8 @@ func TestObserverPanics(t *testing.T) {
 	}
 }
 
-// TestFallbackOnOnce has limits of two algorithms, by With: the observer hears of an outage once.
+// TestFallbackOnOnce checks that an observer is notified of an outage once, although a Limiter and
+// another one that With derived both use the fallback.
 func TestFallbackOnOnce(t *testing.T) {
 	t.Parallel()
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1})
@@ -155,25 +156,26 @@ func TestFallbackOnOnce(t *testing.T) {
 			t.Error(res, err)
 		}
 	}
-	check.Eventually(t, "the outage is told", func() bool { return heard.Load() > 0 }) // in the background
+	check.Eventually(t, "the outage is told", func() bool { return heard.Load() > 0 }) // by a background goroutine
 	_ = lim.Close()
 	if n := heard.Load(); n != 1 {
 		t.Errorf("heard %d times of the outage", n)
 	}
 }
 
-// TestOverload has a process ask more of Redis than it gets in time, for some minutes. The events count each call that it
-// could not send, one event a second; the log has a line a minute. Redis is well, and not blamed.
+// TestOverload checks a process that makes more calls than Redis answers in time, for several minutes.
+// Events must count every call that could not be sent, with one event per second, and the log must have
+// one line per minute. Redis is healthy and must not be blamed.
 func TestOverload(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const lasts, every, callers = 150 * time.Second, 500 * time.Millisecond, 450
 		client := redis.NewClient(&redis.Options{})
 		defer func() { _ = client.Close() }()
-		client.AddHook(gate.Around(func(cmds []redis.Cmder, _ func() error) error { // it admits everything, after a time
+		client.AddHook(gate.Around(func(cmds []redis.Cmder, _ func() error) error { // admits everything, after 200 ms
 			for _, cmd := range cmds {
 				switch eval, counts := cmd.(*redis.Cmd); {
-				case counts: // how many of its keys a script has: all
+				case counts: // the script that counts the keys that it sees
 					eval.SetVal(int64(cmd.Args()[2].(int)))
 				case strings.HasPrefix(cmd.Name(), "eval"):
 					time.Sleep(200 * time.Millisecond)

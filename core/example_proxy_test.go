@@ -8,8 +8,8 @@ import (
 	"github.com/redislimit/redislimit/core"
 )
 
-// Twemproxy closes a connection on which it gets a command that it does not know,
-// and go-redis begins each connection with one.
+// Twemproxy closes a connection if it receives a command that it does not know, and go-redis begins each
+// connection with such a command, HELLO. The hook leaves it out.
 func ExampleNew_twemproxy() {
 	rdb := redis.NewClient(&redis.Options{Addr: "localhost:22121", Protocol: 2, DisableIdentity: true, ContextTimeoutEnabled: true})
 	rdb.AddHook(withoutHello{})

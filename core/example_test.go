@@ -20,7 +20,7 @@ var (
 	rdb = redis.NewClient(&redis.Options{Addr: "localhost:6379", ContextTimeoutEnabled: true})
 )
 
-// A hundred requests a minute for each user, in all processes together.
+// Each user may send a hundred requests per minute, to all processes together.
 func Example() {
 	lim, err := core.New(rdb, "api", core.TokenBucket(core.PerMinute(100)))
 	if err != nil {
@@ -38,7 +38,7 @@ func Example() {
 	}
 }
 
-// Of several limits all must admit. Settings follow them in any order.
+// A request is admitted if all limits admit it. Limits and other options may be given in any order.
 func ExampleNew() {
 	lim, err := core.New(rdb, "api",
 		core.TokenBucket(core.PerSecond(10), core.Burst(30)),
@@ -48,7 +48,7 @@ func ExampleNew() {
 	// Output: [token_bucket 10/1s burst=30 fixed_window 5000/1d aligned] <nil>
 }
 
-// Tests need no Redis, and no time: they may replay another day.
+// Tests need no Redis, and with Clock they need not wait: this one replays another day.
 func ExampleNewMemory() {
 	now := time.Date(2025, 12, 31, 23, 0, 0, 0, time.UTC)
 	lim, err := core.NewMemory("api", core.FixedWindow(core.PerHour(1)), core.Clock(func() time.Time { return now }))
@@ -66,7 +66,7 @@ func ExampleNewMemory() {
 	// 12:30AM true 0s
 }
 
-// Ten a second on average, thirty at once.
+// Ten requests per second on average, and thirty at once.
 func ExampleTokenBucket() {
 	lim := core.MustNewMemory("api", core.TokenBucket(core.PerSecond(10), core.Burst(30)))
 
@@ -75,7 +75,7 @@ func ExampleTokenBucket() {
 	// Output: true 0 3s
 }
 
-// GCRA admits as a token bucket does.
+// GCRA admits the same requests as a token bucket.
 func ExampleGCRA() {
 	lim := core.MustNewMemory("api", core.GCRA(core.PerMinute(60), core.Burst(5)))
 
@@ -84,7 +84,7 @@ func ExampleGCRA() {
 	// Output: 4 1s
 }
 
-// 5000 a calendar day (UTC), whenever the first request came.
+// 5000 requests per calendar day (UTC). Without Aligned, the day would begin with the first request.
 func ExampleFixedWindow() {
 	lim := core.MustNewMemory("api", core.FixedWindow(core.PerDay(5000), core.Aligned()))
 
@@ -93,7 +93,7 @@ func ExampleFixedWindow() {
 	// Output: 4999 00:00:00
 }
 
-// The months of a calendar begin at midnight in Berlin, whatever their length.
+// The months are calendar months, which begin at midnight in Berlin and differ in length.
 func ExamplePerMonth() {
 	now := time.Date(2026, 3, 31, 21, 59, 0, 0, time.UTC) // 23:59 in Berlin, where it is summer time
 	lim := core.MustNewMemory("contract", core.FixedWindow(core.PerMonth(10_000), core.In("Europe/Berlin")),
@@ -109,7 +109,7 @@ func ExamplePerMonth() {
 	// 9999 left in April, which ends in 720h0m0s
 }
 
-// Days of a time zone have 23 or 25 hours where the clock is put forward or back.
+// A day of a time zone has 23 or 25 hours when the clocks are put forward or back.
 func ExampleIn() {
 	limit := core.FixedWindow(core.PerDay(5000), core.In("America/New_York"))
 
@@ -125,7 +125,7 @@ func ExampleIn() {
 	// 1 November 00:00 EDT 25h0m0s
 }
 
-// A page shows when a quota resets, also before anything is charged.
+// A page shows when a quota resets, even before anything has been charged.
 func ExampleLimit_WindowAt() {
 	now := time.Date(2026, 11, 12, 8, 30, 0, 0, time.UTC)
 	quota := core.FixedWindow(core.PerDay(5000), core.In("Europe/Berlin"))
@@ -146,7 +146,7 @@ func ExampleSlidingWindowCounter() {
 	// Output: 999999
 }
 
-// A sliding window log is exact: in no minute, wherever it begins, more than five.
+// A sliding window log is exact: no period of one minute, wherever it begins, has more than five.
 func ExampleSlidingWindowLog() {
 	lim := core.MustNewMemory("logins", core.SlidingWindowLog(core.PerMinute(5)))
 
@@ -155,7 +155,7 @@ func ExampleSlidingWindowLog() {
 	// Output: true 0
 }
 
-// A leaky bucket admits a burst and spreads it: Delay says how long to wait for one's turn.
+// A leaky bucket admits a burst and spreads it: Delay says how long to wait before serving the request.
 func ExampleLeakyBucket() {
 	lim := core.MustNewMemory("printer", core.LeakyBucket(core.PerHour(1), core.Burst(3)))
 
@@ -170,7 +170,7 @@ func ExampleLeakyBucket() {
 	// false 0s
 }
 
-// At most three exports of a customer at a time, and a hundred a day.
+// A customer may run three exports at a time, and a hundred per day.
 func ExampleInFlight() {
 	lim := core.MustNewMemory("exports", core.InFlight(3), core.FixedWindow(core.PerDay(100)))
 	defer func() { _ = lim.Close() }()
@@ -182,7 +182,7 @@ func ExampleInFlight() {
 			return
 		}
 		defer func() { _ = r.Release(ctx) }() // even if ctx has ended
-		ctx, cancel := r.Context(ctx)         // ends if the slot is lost: others may write then
+		ctx, cancel := r.Context(ctx)         // ends if the slot is lost, because others may write then
 		defer cancel()
 		write(ctx)
 	}
@@ -197,7 +197,7 @@ func ExampleInFlight() {
 	// fixed-1d 99
 }
 
-// Rates may come from a configuration.
+// A rate may come from a configuration file.
 func ExampleParseRate() {
 	rate, err := core.ParseRate("5/10s")
 	fmt.Println(rate.Count(), rate.Period(), err)
@@ -209,7 +209,7 @@ func ExampleParseRate() {
 	// redislimit: rate "-1/m": the count is -1, allowed is 0 to 1000000000
 }
 
-// Limits may come from a configuration: a Limit is its text in JSON, YAML, TOML and flags, too.
+// A limit may come from a configuration file. In JSON, YAML, TOML and flags, a Limit is its text, too.
 func ExampleParseLimit() {
 	limit, err := core.ParseLimit("token_bucket 100/m  name=api burst=200")
 	fmt.Println(limit, err)
@@ -223,7 +223,7 @@ func ExampleParseLimit() {
 	// redislimit: limit "token_bucket 100/m burst=0": burst=0: allowed is 1 to 1000000000
 }
 
-// The plans of customers are texts, and one has no limit, and one is suspended.
+// The plans of customers are stored as texts. One customer has no limit, and one is suspended.
 func ExampleUnlimited() {
 	lim := core.MustNewMemory("api", core.TokenBucket(core.PerMinute(60)))
 	for _, plan := range []string{"token_bucket 600/1m", "unlimited", "token_bucket 0/1m"} {
@@ -238,11 +238,11 @@ func ExampleUnlimited() {
 	// token_bucket 0/1m false false true <nil>
 }
 
-// Burst is what may come at once; the rate is what comes in the long run.
+// The burst is how many units are available at once, and the rate is how many in the long run.
 func ExampleBurst() {
 	for _, limit := range []core.Limit{
-		core.TokenBucket(core.PerMinute(60)),                // 60 at once after a rest, then one a second
-		core.TokenBucket(core.PerMinute(60), core.Burst(5)), // 5 at once after a rest, then one a second
+		core.TokenBucket(core.PerMinute(60)),                // 60 at once after a pause, then one per second
+		core.TokenBucket(core.PerMinute(60), core.Burst(5)), // 5 at once after a pause, then one per second
 		core.LeakyBucket(core.PerSecond(50)),                // 50 in the queue, one every 20 ms
 	} {
 		fmt.Println(limit, "capacity", limit.Capacity())
@@ -253,8 +253,8 @@ func ExampleBurst() {
 	// leaky_bucket 50/1s capacity 50
 }
 
-// A limit with a Name keeps its units when its period changes. Two of one algorithm and period need
-// different names.
+// A limit with a LimitName keeps its units when its period changes. Two limits with the same algorithm
+// and period need different names.
 func ExampleLimitName() {
 	lim := core.MustNewMemory("api",
 		core.GCRA(core.PerMinute(600), core.Burst(20), core.LimitName("burst")),
@@ -265,7 +265,8 @@ func ExampleLimitName() {
 	// Output: burst 0
 }
 
-// A denial is a Result. An error is a mistake in the call, or says that there is no decision.
+// A denial is a Result, not an error. An error says that the call was wrong, or that there is no
+// decision.
 func ExampleLimiter_Allow() {
 	lim := core.MustNewMemory("api", core.FixedWindow(core.PerHour(1)))
 
@@ -280,7 +281,7 @@ func ExampleLimiter_Allow() {
 	//  false 0s redislimit: the key must not be empty
 }
 
-// A request may cost more than one unit. What costs more than the capacity is never admitted.
+// A request may cost more than one unit. A request that costs more than the capacity is never admitted.
 func ExampleLimiter_AllowN() {
 	lim := core.MustNewMemory("api", core.FixedWindow(core.PerHour(100)))
 
@@ -294,7 +295,7 @@ func ExampleLimiter_AllowN() {
 	// false 40 true
 }
 
-// Peek shows how a user stands without charging anything, as a status page does.
+// Peek shows what a user has left, without charging anything, for instance on a status page.
 func ExampleLimiter_Peek() {
 	lim := core.MustNewMemory("api", core.FixedWindow(core.PerHour(100)))
 
@@ -304,7 +305,7 @@ func ExampleLimiter_Peek() {
 	// Output: 40 of 100 left
 }
 
-// Wait paces a worker: here two go at once, and then one every 10 ms.
+// Wait paces a worker: the first two calls return at once, and further ones every 10 ms.
 func ExampleLimiter_Wait() {
 	lim := core.MustNewMemory("crawler", core.TokenBucket(core.PerSecond(100), core.Burst(2)))
 
@@ -321,7 +322,7 @@ func ExampleLimiter_Wait() {
 	// fetch page 3
 }
 
-// A worker takes a batch of jobs from a queue: as many as are admitted.
+// A worker takes as many jobs from a queue as are admitted.
 func ExampleLimiter_AllowUpTo() {
 	lim := core.MustNewMemory("imports", core.FixedWindow(core.PerHour(10)))
 	queue := 12
@@ -339,7 +340,7 @@ func ExampleLimiter_AllowUpTo() {
 	// 3 jobs are done, 2 wait; the rest of the batch can wait for 1h0m0s
 }
 
-// Work waits for a slot, and ends when it has lost it.
+// A job waits for a slot, and stops if it loses the slot.
 func ExampleLimiter_AcquireWait() {
 	lim := core.MustNewMemory("reports", core.InFlight(1))
 	defer func() { _ = lim.Close() }()
@@ -361,7 +362,7 @@ func ExampleLimiter_AcquireWait() {
 	// Output: done
 }
 
-// What a job costs is known when it is done. Until then an estimate is held.
+// The cost of a job is known when the job is done. Until then, an estimate is held.
 func ExampleLimiter_Reserve() {
 	lim := core.MustNewMemory("tokens", core.FixedWindow(core.PerHour(1000)))
 
@@ -434,7 +435,8 @@ func ExampleAcquireAll() {
 	// customer:globex may start 2
 }
 
-// An answer of a model costs tokens, how many is known at its end, and is one call in any case.
+// An answer of a language model is one call, and costs a number of tokens that is known when the answer
+// is complete.
 func ExampleReserveAll() {
 	tokens := core.MustNewMemory("tokens", core.FixedWindow(core.PerHour(1000)))
 	calls := core.MustNewMemory("calls", core.FixedWindow(core.PerHour(100)))
@@ -455,7 +457,7 @@ func ExampleReserveAll() {
 	// calls 99
 }
 
-// A job that costs more than was reserved, and than the limit, leaves a debt.
+// A job that costs more than was reserved, and more than the limit, leaves a debt.
 func ExampleReservation_Settle() {
 	lim := core.MustNewMemory("tokens", core.TokenBucket(core.PerHour(1000)))
 
@@ -463,11 +465,11 @@ func ExampleReservation_Settle() {
 	_ = r.Settle(ctx, 7000)
 
 	res, _ := lim.AllowN(ctx, "user:alice", 500)
-	fmt.Println(res.Allowed, res.RetryAfter.Round(time.Minute)) // in which 6500 units drain
+	fmt.Println(res.Allowed, res.RetryAfter.Round(time.Minute)) // until 6500 units have drained
 	// Output: false 6h30m0s
 }
 
-// Work that takes longer than the hold has its units held until it ends.
+// Keep renews the hold of work that takes longer than the hold.
 func ExampleReservation_Keep() {
 	lim := core.MustNewMemory("tokens", core.FixedWindow(core.PerHour(1000)), core.Hold(20*time.Millisecond))
 	defer func() { _ = lim.Close() }()
@@ -490,7 +492,7 @@ func ExamplePermit_Cancel() {
 	// Output: 10
 }
 
-// Reset forgives, as a support desk does.
+// Reset makes the full limit available again, for instance at the request of a support desk.
 func ExampleLimiter_Reset() {
 	lim := core.MustNewMemory("api", core.FixedWindow(core.PerDay(10)))
 
@@ -501,19 +503,20 @@ func ExampleLimiter_Reset() {
 	// Output: true 9
 }
 
-// At its start a service asks whether Redis can decide. It may run without: the outage policy decides then.
+// When a service starts, it asks whether Redis can decide. It may run even if Redis cannot: the outage
+// policy decides then.
 func ExampleLimiter_Check() {
 	lim := core.MustNew(rdb, "api", core.TokenBucket(core.PerMinute(100)))
 
 	switch err := lim.Check(ctx); {
-	case errors.Is(err, core.ErrUnavailable): // the outage policy decides until this is mended
+	case errors.Is(err, core.ErrUnavailable): // until this is repaired, the outage policy decides
 		log.Print(err)
-	case err != nil: // advice
+	case err != nil: // Redis can decide, but something should be changed
 		log.Print(err)
 	}
 }
 
-// Customers have limits of their own, which may change while the program runs.
+// Each customer has limits with their own numbers, which may change while the program runs.
 func ExampleLimiter_With() {
 	lim := core.MustNewMemory("api", core.TokenBucket(core.PerMinute(60)))
 
@@ -523,7 +526,7 @@ func ExampleLimiter_With() {
 	}{{"acme", 250}, {"initech", 1000}} { // read from a database
 		limits, err := lim.With(core.TokenBucket(core.PerMinute(customer.perMinute)))
 		if err != nil {
-			log.Fatal(err) // such as a rate of 0
+			log.Fatal(err) // for instance for a negative rate
 		}
 		res, _ := limits.Allow(ctx, "customer:"+customer.name)
 		fmt.Println(customer.name, res.Remaining, "of", res.Limit)
@@ -533,16 +536,16 @@ func ExampleLimiter_With() {
 	// initech 999 of 1000
 }
 
-// A hot key is decided from units that were reserved before, without asking Redis.
+// A lease decides on a frequently used key with units that were reserved before, without asking Redis.
 func ExampleLease() {
 	lim := core.MustNew(rdb, "api", core.TokenBucket(core.PerSecond(50_000)), core.Lease(100*time.Millisecond))
-	defer func() { _ = lim.Close() }() // gives back what is not spent
+	defer func() { _ = lim.Close() }() // gives back the units that were not spent
 
 	res, err := lim.Allow(ctx, "tenant:acme")
-	fmt.Println(res.Allowed, res.Source, err) // from the ninth request within 100 ms on: true lease <nil>
+	fmt.Println(res.Allowed, res.Source, err) // prints "true lease <nil>" from the ninth request within 100 ms
 }
 
-// All shows each of several limits. The Result itself is that of the tightest.
+// All returns the Result of each limit. The Result itself is the one of the tightest limit.
 func ExampleResult_All() {
 	lim := core.MustNewMemory("api", core.TokenBucket(core.PerSecond(10)), core.FixedWindow(core.PerDay(5000)))
 
@@ -557,7 +560,7 @@ func ExampleResult_All() {
 	// fixed-1d: 4999 of 5000 left
 }
 
-// A client that goes on after its denial is locked out for a minute, and after that for an hour.
+// A client that continues after a denial is locked out for one minute, and the next time for one hour.
 func ExampleBan() {
 	now := time.Date(2026, 11, 12, 9, 0, 0, 0, time.UTC)
 	lim := core.MustNewMemory("logins", core.FixedWindow(core.Per(2, 10*time.Second)), core.Ban(time.Minute, time.Hour),
@@ -578,7 +581,8 @@ func ExampleBan() {
 	// 09:01:00 false true 1h0m0s
 }
 
-// Support locks out a client by hand, and lets it in again. Ban() without times bans nobody by itself.
+// A support desk locks out a client, and lets it in again. Ban() without times bans no client
+// automatically.
 func ExampleLimiter_Block() {
 	lim := core.MustNewMemory("api", core.TokenBucket(core.PerMinute(100)), core.Ban())
 	show := func() {
@@ -597,7 +601,7 @@ func ExampleLimiter_Block() {
 	// true false
 }
 
-// No login is tried while Redis cannot count it.
+// With FailClosed, no login is tried while Redis cannot count it.
 func ExampleFailClosed() {
 	lim := core.MustNew(rdb, "logins", core.SlidingWindowLog(core.PerMinute(5)), core.FailClosed())
 
@@ -606,17 +610,18 @@ func ExampleFailClosed() {
 	}
 }
 
-// What only smooths traffic may let everything pass while Redis is down.
+// A limit that only smooths traffic may admit everything while Redis is down.
 func ExampleFailOpen() {
 	_ = core.MustNew(rdb, "search", core.TokenBucket(core.PerMinute(100)), core.FailOpen(), core.Timeout(50*time.Millisecond))
 }
 
-// Each of ten processes enforces a tenth of the limit while Redis is down. Of an autoscaler rather say too many than too few.
+// While Redis is down, each of ten processes enforces a tenth of the limit. If the number of processes
+// varies, give the largest.
 func ExampleProcesses() {
 	_ = core.MustNew(rdb, "api", core.TokenBucket(core.PerMinute(100)), core.FailLocal(), core.Processes(10))
 }
 
-// Metrics go by events, which have no key.
+// Metrics count events, which do not contain the key.
 func ExampleObserve() {
 	var denied atomic.Int64
 	lim := core.MustNewMemory("api", core.FixedWindow(core.PerHour(2)), core.Observe(func(_ context.Context, e core.Event) {
@@ -631,7 +636,8 @@ func ExampleObserve() {
 	// Output: 3 denied
 }
 
-// The key is for what is kept apart from metrics, such as an audit of logins.
+// ObserveKeys also passes the key, for records that are kept apart from metrics, such as an audit of
+// logins.
 func ExampleObserveKeys() {
 	lim := core.MustNewMemory("login", core.FixedWindow(core.PerHour(2)), core.ObserveKeys(func(_ context.Context, key string, e core.Event) {
 		if e.Kind == core.EventDecision && !e.Result.Allowed {
@@ -644,7 +650,7 @@ func ExampleObserveKeys() {
 	// Output: denied: user:alice
 }
 
-// A Limiter logs one line when Redis fails, and one when it answers again.
+// A Limiter logs one line when Redis fails, and one line when Redis answers again.
 func ExampleLogger() {
 	logger := slog.New(slog.NewJSONHandler(os.Stderr, nil))
 	_ = core.MustNew(rdb, "api", core.TokenBucket(core.PerMinute(100)), core.Logger(logger))

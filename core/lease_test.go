@@ -20,12 +20,13 @@ import (
 
 const hotFor = 100 * time.Millisecond
 
-// exchanging is a client that admits everything, and lets a test hold back the requests that take leases.
+// exchanging is a client that admits everything. A test can hold back the calls that take leases, which
+// are called exchanges here.
 type exchanging struct {
-	asked     atomic.Int32  // scripts that took no lease
-	exchanges atomic.Int32  // and those that did
-	gate      chan struct{} // an exchange waits for it, if it is not nil
-	fails     error         // of exchanges
+	asked     atomic.Int32  // calls that took no lease, except probes
+	exchanges atomic.Int32  // calls that took a lease
+	gate      chan struct{} // if not nil, exchanges wait until it is closed
+	fails     error         // if not nil, exchanges fail with it
 }
 
 func (c *exchanging) Process(ctx context.Context, cmd redis.Cmder) error {
@@ -36,7 +37,7 @@ func (c *exchanging) Process(ctx context.Context, cmd redis.Cmder) error {
 		reply = []int64{7, at, 0, 0, 0, 0, 7, at + 1_000_000}
 	}
 	if op != "2" {
-		if key, _ := args[3].(string); !strings.Contains(key, "~probe") { // of the breaker, in the background
+		if key, _ := args[3].(string); !strings.Contains(key, "~probe") { // probes come from a background goroutine
 			c.asked.Add(1)
 		}
 		return set(cmd, reply...)
@@ -57,16 +58,16 @@ func (c *exchanging) Process(ctx context.Context, cmd redis.Cmder) error {
 	return set(cmd, reply...)
 }
 
-// TestLeaseAwaited has requests wait for a lease that another one takes: as many as it will
-// have units for. None waits for longer than its Timeout.
+// TestLeaseAwaited checks that requests wait for a lease that another request is taking, but no more
+// requests than the lease will have units for. No request waits longer than the Timeout.
 func TestLeaseAwaited(t *testing.T) {
 	t.Parallel()
-	const waiters, leased = 10, lease.HotAsks - 1 // the lease is of as many units as were asked for; one is for whoever takes it
+	const waiters, leased = 10, lease.HotAsks - 1 // the lease has as many units as were used before; one is for the request that takes it
 	const beside = waiters - leased
 	for name, c := range map[string]struct {
-		end    func(c *exchanging, cancel context.CancelFunc) // of the exchange, or of those that wait for it
+		end    func(c *exchanging, cancel context.CancelFunc) // ends the exchange, or the requests that wait for it
 		leased int32
-		asked  int32 // afterwards
+		asked  int32 // how many calls without a lease follow
 		err    error
 	}{
 		"granted":   {func(c *exchanging, _ context.CancelFunc) { close(c.gate) }, leased, 0, nil},
@@ -86,7 +87,7 @@ func TestLeaseAwaited(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				go func() { _, _ = lim.Allow(context.Background(), "k") }() // it takes a lease
+				go func() { _, _ = lim.Allow(context.Background(), "k") }() // takes a lease
 				synctest.Wait()
 				begun := time.Now()
 				var leased atomic.Int32
@@ -115,23 +116,23 @@ func TestLeaseAwaited(t *testing.T) {
 						t.Errorf("%v, want %v", err, c.err)
 					}
 				}
-				synctest.Wait() // whoever takes the lease has asked, too
+				synctest.Wait() // until the request that takes the lease has returned
 				if after := client.asked.Load() - lease.HotAsks - beside; leased.Load() != c.leased || after != c.asked {
 					t.Errorf("%d from the lease, %d asked afterwards, want %d and %d", leased.Load(), after, c.leased, c.asked)
 				}
 				if waited := time.Since(begun); waited > defaultTimeout {
 					t.Errorf("they waited for %v", waited)
 				}
-				time.Sleep(time.Second) // the exchange ends
+				time.Sleep(time.Second) // until the exchange has ended
 				_ = lim.Close()
-				time.Sleep(time.Minute) // what runs in the background ends
+				time.Sleep(time.Minute) // until the background goroutines have ended
 			})
 		})
 	}
 }
 
-// BenchmarkColdKey is what leases add to a decision on a key that is not hot, all in this
-// process: Limiters with and without them take turns, and the fastest turn of each counts.
+// BenchmarkColdKey measures what leases add to a decision on a key that is rarely used, within this
+// process. Limiters with and without leases take turns, and the fastest turn of each counts.
 func BenchmarkColdKey(b *testing.B) {
 	const turn = 200
 	client := redis.NewClient(&redis.Options{ContextTimeoutEnabled: true})
@@ -144,7 +145,7 @@ func BenchmarkColdKey(b *testing.B) {
 				keys[i] = fmt.Sprint("user:", i)
 			}
 			opts := Options(TokenBucket(PerSecond(1000)), FailClosed(), Timeout(time.Minute))
-			limiters := [2]*Limiter{MustNew(client, "plain", opts), MustNew(client, "lease", opts, Lease(hotFor), simulation{HotAsks: math.MaxInt64})} // no key is hot
+			limiters := [2]*Limiter{MustNew(client, "plain", opts), MustNew(client, "lease", opts, Lease(hotFor), simulation{HotAsks: math.MaxInt64})} // no key is used often enough for a lease
 			fastest, ctx := [2]time.Duration{math.MaxInt64, math.MaxInt64}, context.Background()
 			for b.Loop() {
 				for i, lim := range limiters {

@@ -18,23 +18,24 @@ import (
 	"github.com/redislimit/redislimit/internal/lease"
 )
 
-// A slowRedis admits each call that is no plain decision, for one limit, when a test says so, and notes the rest.
+// A slowRedis admits all decisions, when a test allows it, and records all other calls. It has one
+// limit.
 type slowRedis struct {
-	gate   chan struct{} // a decision waits for it
-	panics bool          // then
-	frees  time.Duration // how long anything else takes
+	gate   chan struct{} // decisions wait until it is closed
+	panics bool          // whether a decision that holds something panics after that
+	frees  time.Duration // how long other calls take
 
 	mu   sync.Mutex
-	m    int64    // of the last decision
-	sent []string // all else: operation, m and handle
+	m    int64    // the id that the last decision asked for
+	sent []string // the other calls: operation, m and handle
 }
 
-// The handle of what slowRedis admits.
+// The handle that slowRedis returns.
 const slowA, slowB = 77, 1_800_000_100_000_000
 
 func (c *slowRedis) Process(_ context.Context, cmd redis.Cmder) error {
 	args := cmd.Args()
-	if cmd.Name() == "del" { // of a probe
+	if cmd.Name() == "del" { // from a probe
 		return nil
 	}
 	if key, _ := args[3].(string); strings.Contains(key, "~probe") {
@@ -68,7 +69,7 @@ func (c *slowRedis) Process(_ context.Context, cmd redis.Cmder) error {
 	return set(cmd, 7, 1_800_000_000_000_000, 0, 0, 0, 0, 0, 0)
 }
 
-// others returns what was sent but for decisions.
+// others returns the calls that were not decisions, sorted.
 func (c *slowRedis) others() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -78,8 +79,9 @@ func (c *slowRedis) others() []string {
 // errHook stands for the error of a hook that panicked.
 var errHook = errors.New("a hook panicked")
 
-// TestLeft has Redis answer after its caller has left, for whatever reason: what it then holds is given
-// back once, slots by the id that they were asked for with where the reply is lost.
+// TestLeft checks replies of Redis that come after their caller has left, for any reason. What the call
+// holds must be given back once. If the reply is lost, slots are given back by the id that the call
+// asked for.
 func TestLeft(t *testing.T) {
 	t.Parallel()
 	slots, bucket := InFlight(1, SlotTTL(time.Minute)), TokenBucket(PerMinute(10))
@@ -155,8 +157,8 @@ func TestLeft(t *testing.T) {
 	}
 }
 
-// TestLeftClose closes a Limiter while what a caller left is being freed: Close waits for that, for the
-// Timeout at most.
+// TestLeftClose closes a Limiter while a cleanup for a caller that has left is in flight: Close must
+// wait for it, but no longer than the Timeout.
 func TestLeftClose(t *testing.T) {
 	t.Parallel()
 	for frees, want := range map[time.Duration]time.Duration{300 * time.Millisecond: 300 * time.Millisecond, time.Second: defaultTimeout} {
@@ -203,7 +205,7 @@ func TestEndIsSent(t *testing.T) {
 				if took := time.Since(begun); took != min(lasts, client.frees) || !errors.Is(err, ctx.Err()) || ctx.Err() == nil && err != nil {
 					t.Errorf("%v after %v", err, took)
 				}
-				if err := end(r, t.Context()); err != nil { // the first counts
+				if err := end(r, t.Context()); err != nil { // only the first end counts
 					t.Error(err)
 				}
 				time.Sleep(time.Second)
@@ -216,7 +218,8 @@ func TestEndIsSent(t *testing.T) {
 	}
 }
 
-// TestLeftExchange leaves while a lease is taken: nothing is reserved, and the lease is for all.
+// TestLeftExchange checks a caller of Reserve that leaves while its lease is taken: nothing is reserved,
+// and the lease is available to other callers.
 func TestLeftExchange(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -232,7 +235,7 @@ func TestLeftExchange(t *testing.T) {
 		if r, err := lim.Reserve(ctx, "k", 1); r != nil || !errors.Is(err, context.Canceled) || client.exchanges.Load() != 1 {
 			t.Errorf("%v, %v; %d exchanges", r, err, client.exchanges.Load())
 		}
-		synctest.Wait() // who takes the lease may have left, too
+		synctest.Wait() // the lease is taken although its caller has left
 		close(client.gate)
 		synctest.Wait()
 		if n := client.asked.Load(); n != lease.HotAsks {
@@ -246,13 +249,14 @@ func TestLeftExchange(t *testing.T) {
 	})
 }
 
-// A oneSlot is a Redis with one slot, which takes so long to free it, and goes away after some time.
+// A oneSlot is a Redis with one slot. It takes the time frees to free the slot, and is down after the
+// time away.
 type oneSlot struct {
 	frees, away time.Duration
 
 	mu   sync.Mutex
 	held int64
-	gone time.Time // when it goes away
+	gone time.Time // when it goes down
 }
 
 func (c *oneSlot) Process(_ context.Context, cmd redis.Cmder) error {
@@ -279,8 +283,9 @@ func (c *oneSlot) Process(_ context.Context, cmd redis.Cmder) error {
 	return set(cmd, 7-held, 1_800_000_000_000_000, 0, 0, 0, held, slowA, slowB)
 }
 
-// TestWokenWhenFree has a slot be given back by a caller that does not wait for the reply: who waits
-// for the slot is woken by that, and does not ask too early, be denied, and sleep for a second.
+// TestWokenWhenFree gives back a slot by a caller that does not wait for the reply. A caller that waits
+// for the slot must be woken by the reply. If it asked too early, it would be denied and sleep for a
+// second.
 func TestWokenWhenFree(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 
 var someClient = redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
 
-// TestNewRefuses makes every mistake in the options: the error must name it.
+// TestNewRefuses makes every mistake in the options, and checks that the error names it.
 func TestNewRefuses(t *testing.T) {
 	t.Parallel()
 	minute, fine := PerMinute(10), TokenBucket(PerMinute(100))
@@ -97,7 +97,8 @@ func TestNewRefuses(t *testing.T) {
 	}
 }
 
-// TestNewRefusesClients has what is no client that could decide: the error says what to pass, and no password.
+// TestNewRefusesClients passes clients that cannot decide. The error must say what to pass instead, and
+// must not contain the password.
 func TestNewRefusesClients(t *testing.T) {
 	t.Parallel()
 	const url = "redis://me:secret@localhost"
@@ -123,7 +124,7 @@ func TestNewRefusesClients(t *testing.T) {
 	}
 }
 
-// limitsOf returns so many.
+// limitsOf returns n different limits.
 func limitsOf(n int) (all []Option) {
 	for i := range n {
 		all = append(all, TokenBucket(Per(1, time.Duration(i+1)*time.Second)))
@@ -131,7 +132,7 @@ func limitsOf(n int) (all []Option) {
 	return all
 }
 
-// TestNewAccepts has configurations that are just within the bounds.
+// TestNewAccepts checks configurations that are just within the bounds.
 func TestNewAccepts(t *testing.T) {
 	t.Parallel()
 	for _, opts := range [][]Option{
@@ -201,7 +202,7 @@ func TestLimitNames(t *testing.T) {
 	}
 }
 
-// TestDerivedAreBounded asks for more different limits than are remembered.
+// TestDerivedAreBounded derives more different limits than are remembered.
 func TestDerivedAreBounded(t *testing.T) {
 	t.Parallel()
 	var d derived

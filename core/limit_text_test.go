@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// limitTexts are Limits and what they print.
+// limitTexts contains Limits, by the texts that they print.
 var limitTexts = map[string]Limit{
 	"token_bucket 100/1m":                          TokenBucket(PerMinute(100)),
 	"token_bucket 100/1m burst=200 name=api":       TokenBucket(PerMinute(100), LimitName("api"), Burst(200)),
@@ -62,8 +62,8 @@ func readAs(t *testing.T, text string, want Limit) {
 	}
 }
 
-// TestParseLimitRefuses has texts that cannot be read, and some of what With refuses, too: the error must name the word, and what is
-// allowed.
+// TestParseLimitRefuses checks texts that cannot be read, and some that With refuses. The error must
+// name the wrong word, and say what is allowed.
 func TestParseLimitRefuses(t *testing.T) {
 	t.Parallel()
 	const names = `1 to 64 letters, digits and "_.-"`
@@ -119,7 +119,7 @@ func TestParseLimitRefuses(t *testing.T) {
 	}
 }
 
-// TestWrongLimitText has what With refuses: it prints without its options, and is never marshaled.
+// TestWrongLimitText checks invalid Limits: they print without their options, and are never marshaled.
 func TestWrongLimitText(t *testing.T) {
 	t.Parallel()
 	for text, l := range map[string]Limit{
@@ -139,7 +139,7 @@ func TestWrongLimitText(t *testing.T) {
 	}
 }
 
-// TestLimitFields reads Limits by a package that knows nothing of them.
+// TestLimitFields reads and writes Limits within a struct, by encoding/json.
 func TestLimitFields(t *testing.T) {
 	t.Parallel()
 	type config struct {
@@ -163,8 +163,8 @@ func TestLimitFields(t *testing.T) {
 	}
 }
 
-// FuzzParseLimit reads texts, and the same numbers as options of a constructor: what is accepted
-// prints back, and is parsed to an equal Limit.
+// FuzzParseLimit parses texts, and passes the same numbers to constructors: every Limit that is accepted
+// must print a text that is parsed to an equal Limit.
 func FuzzParseLimit(f *testing.F) {
 	for text := range limitTexts {
 		f.Add(text, int64(100), int64(time.Minute), int64(5), "api")
@@ -189,7 +189,8 @@ func FuzzParseLimit(f *testing.F) {
 	})
 }
 
-// checkText checks that With accepts l if and only if it is marshaled, and that it then reads back.
+// checkText checks that l is marshaled if and only if With accepts it, and that the text is parsed to an
+// equal Limit.
 func checkText(t *testing.T, l Limit) {
 	t.Helper()
 	text, err := l.MarshalText()

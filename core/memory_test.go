@@ -12,7 +12,8 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/limits"
 )
 
-// TestNewMemoryTakesOptionsOfRedis has a service's own list of options, in its tests: they are checked, and have no effect.
+// TestNewMemoryTakesOptionsOfRedis passes the options of a service to NewMemory, as its tests would:
+// options about Redis are checked, and have no effect.
 func TestNewMemoryTakesOptionsOfRedis(t *testing.T) {
 	t.Parallel()
 	limit := core.TokenBucket(core.PerMinute(1))
@@ -40,8 +41,8 @@ func allow(t *testing.T, lim *core.Limiter, key string, n int64) core.Result {
 	return res
 }
 
-// TestMemoryFull fills a Limiter: new keys are served, a key that is used up is the
-// last to be evicted, and a key that has refilled is the first.
+// TestMemoryFull fills a Limiter: new keys must still be served. A key that has used up its limit must
+// be evicted last, and a key whose units are all available again first.
 func TestMemoryFull(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -65,7 +66,7 @@ func TestMemoryFull(t *testing.T) {
 			for i := range 90 {
 				allow(t, lim, fmt.Sprint("half", i), 5)
 			}
-			time.Sleep(90 * time.Minute) // all refilled; the counter's previous window too
+			time.Sleep(90 * time.Minute) // everything is available again, including the previous window of the counter
 			for i := range 100 {
 				allow(t, lim, fmt.Sprint("fresh", i), 2)
 			}
@@ -78,8 +79,7 @@ func TestMemoryFull(t *testing.T) {
 	})
 }
 
-// TestMemoryBound has many goroutines use many keys: the Limiter keeps no more than
-// its Entries.
+// TestMemoryBound uses many keys in many goroutines: the Limiter must keep no more than MaxKeys.
 func TestMemoryBound(t *testing.T) {
 	t.Parallel()
 	const entries = 1500
@@ -122,9 +122,9 @@ func TestMemoryBound(t *testing.T) {
 	}
 }
 
-// TestMemoryAllocates counts the allocations of a decision in memory: none.
+// TestMemoryAllocates checks that a decision in memory allocates nothing.
 func TestMemoryAllocates(t *testing.T) {
-	const most = 100_000 // the most that SlidingWindowLog accepts
+	const most = 100_000 // the largest count that SlidingWindowLog accepts
 	for _, v := range limits.All() {
 		name, lim := v.Name, core.MustNewMemory("test", v.Limit(core.PerHour(most)))
 		for what, n := range map[string]int64{"allowed": 1, "free": 0, "denied": most + 1} {

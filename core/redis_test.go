@@ -15,7 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A fakeClient replies to each command as a function of the test says.
+// A fakeClient answers each command by calling a function of the test.
 type fakeClient func(cmd redis.Cmder) error
 
 func (f fakeClient) Process(_ context.Context, cmd redis.Cmder) error {
@@ -24,7 +24,7 @@ func (f fakeClient) Process(_ context.Context, cmd redis.Cmder) error {
 	return err
 }
 
-// redisError is an error that a server replies.
+// redisError is an error that the server replies.
 type redisError string
 
 func (e redisError) Error() string { return string(e) }
@@ -32,8 +32,8 @@ func (redisError) RedisError()     {}
 
 const errNoScript redisError = "NOSCRIPT No matching script."
 
-// TestWrongRepliesAdmitNobody has replies that no script of this module gives: each is an error, and
-// none of them admits.
+// TestWrongRepliesAdmitNobody checks replies that no script of this module returns: each must be an
+// error, and none may admit.
 func TestWrongRepliesAdmitNobody(t *testing.T) {
 	t.Parallel()
 	for name, answer := range map[string]func(cmd redis.Cmder) error{
@@ -53,8 +53,8 @@ func TestWrongRepliesAdmitNobody(t *testing.T) {
 	}
 }
 
-// TestUnexpectedReply has a client that gives wrong replies for one key: each is an error of its call, one line a minute is
-// logged, and other keys go on.
+// TestUnexpectedReply checks a server that gives wrong replies for one key. Each reply is an error of
+// its call, one line per minute is logged, and other keys are not affected.
 func TestUnexpectedReply(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -91,8 +91,8 @@ func set(cmd redis.Cmder, reply ...int64) error {
 	return nil
 }
 
-// TestSentOnce checks what is sent for one decision: the digest, and then the source
-// only if Redis does not have it. go-redis must not repeat either.
+// TestSentOnce checks what is sent for one decision: the digest of the script, and then the source only
+// if Redis does not know the digest. go-redis must not repeat either of them.
 func TestSentOnce(t *testing.T) {
 	t.Parallel()
 	var sent []string
@@ -115,15 +115,15 @@ func TestSentOnce(t *testing.T) {
 	}
 }
 
-// TestUnsupportedServer decides on a server that lacks what the scripts need: the
-// error says so, with the versions, and is told apart from an outage.
+// TestUnsupportedServer checks a server that lacks something that the scripts need. The error must say
+// so with the versions, and must differ from the error of an outage.
 func TestUnsupportedServer(t *testing.T) {
 	t.Parallel()
 	for reply, unsupported := range map[string]bool{
 		"ERR syntax error": true,
 		"ERR Error running script (call to f_1): @user_script:1: ERR unknown command 'X'":                  true,
 		"ERR Write commands not allowed after non deterministic commands. Call redis.replicate_commands()": true,
-		"ERR This Redis command is not allowed from script script: 53aa7d, on @user_script:13.":            true, // TIME, of some servers
+		"ERR This Redis command is not allowed from script script: 53aa7d, on @user_script:13.":            true, // some servers say this about TIME
 		"OOM command not allowed when used memory > 'maxmemory'.":                                          false,
 		"LOADING Redis is loading the dataset in memory":                                                   false,
 		"READONLY You can't write against a read only replica.":                                            false,
@@ -147,7 +147,7 @@ func TestUnsupportedServer(t *testing.T) {
 				err = e
 			}
 		}
-		<-told // in the background, after it is logged
+		<-told // a background goroutine notifies the observer after the outage is logged
 		_ = lim.Close()
 		if !errors.Is(err, ErrUnavailable) || errors.Is(err, ErrUnsupported) != unsupported {
 			t.Errorf("%s: %v", reply, err)
@@ -161,7 +161,8 @@ func TestUnsupportedServer(t *testing.T) {
 	}
 }
 
-// TestOtherNumbers has two Limiters of one name: with other numbers it is a mistake, and logged.
+// TestOtherNumbers makes two Limiters with the same name. If their numbers differ, that is a mistake,
+// and is logged.
 func TestOtherNumbers(t *testing.T) {
 	t.Parallel()
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
@@ -189,7 +190,7 @@ func TestOtherNumbers(t *testing.T) {
 	}
 }
 
-// TestMistakesAtStart has Limiters that New accepts, and tells of.
+// TestMistakesAtStart makes Limiters that New accepts, but with a warning.
 func TestMistakesAtStart(t *testing.T) {
 	t.Parallel()
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
@@ -212,8 +213,8 @@ func TestMistakesAtStart(t *testing.T) {
 	}
 }
 
-// TestLimiterForEachRequest has a service make a Limiter for each request, which is logged once. Those that are closed are
-// none too many.
+// TestLimiterForEachRequest makes a Limiter for each request, as a faulty service would: one warning is
+// logged, and none if the Limiters are closed.
 func TestLimiterForEachRequest(t *testing.T) {
 	t.Parallel()
 	for _, closes := range []bool{true, false} {

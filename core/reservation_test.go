@@ -20,13 +20,13 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/permits"
 )
 
-// left returns how many units of each limit remain.
+// left returns how many units of each limit remain for the key "k".
 func left(t *testing.T, lim *core.Limiter) []int64 {
 	t.Helper()
 	return limits.Left(t, lim, "k")
 }
 
-// textLogger returns a logger, and what it has logged so far.
+// textLogger returns a logger, and a function that returns what was logged so far.
 func textLogger() (*slog.Logger, func() string) {
 	var log check.Log
 	return slog.New(slog.NewTextHandler(&log, nil)), log.String
@@ -67,7 +67,8 @@ func TestReservationOfWrongCost(t *testing.T) {
 	}
 }
 
-// TestReservationEndsOnce has all ways to end one at the same time: one of them counts.
+// TestReservationEndsOnce settles a Reservation in several goroutines at the same time: only one of the
+// calls may count.
 func TestReservationEndsOnce(t *testing.T) {
 	t.Parallel()
 	for range 200 {
@@ -84,7 +85,7 @@ func TestReservationEndsOnce(t *testing.T) {
 	}
 }
 
-// TestReservationOfNothing has what there is nothing to end of.
+// TestReservationOfNothing calls the methods of Reservations that hold nothing.
 func TestReservationOfNothing(t *testing.T) {
 	t.Parallel()
 	away := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1})
@@ -139,8 +140,8 @@ func TestReservationOfNothing(t *testing.T) {
 	}
 }
 
-// TestSlotsAreRenewedInTheBackground has work that takes a hundred times the hold, in the
-// time of a bubble, and a process that stops renewing.
+// TestSlotsAreRenewedInTheBackground checks that a slot is kept for work that takes a hundred times its
+// SlotTTL, and that it becomes free if the process stops renewing it.
 func TestSlotsAreRenewedInTheBackground(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -158,7 +159,7 @@ func TestSlotsAreRenewedInTheBackground(t *testing.T) {
 		if err := lim.Close(); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(20*time.Second/3 - time.Second) // it was renewed 10/3 s ago at most
+		time.Sleep(20*time.Second/3 - time.Second) // the slot was renewed at most 10/3 s ago
 		if other, _ := lim.Acquire(t.Context(), "k", 1); other.Allowed {
 			t.Error("the slot was free before its hold was over")
 		}
@@ -169,8 +170,8 @@ func TestSlotsAreRenewedInTheBackground(t *testing.T) {
 	})
 }
 
-// TestEvictedSlotIsLost has memory for one key only: the slot of another is lost, which
-// its holder learns within a third of the hold.
+// TestEvictedSlotIsLost uses memory for one key only, so that the slot of another key is evicted. Its
+// holder must learn that within a third of the SlotTTL.
 func TestEvictedSlotIsLost(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -185,14 +186,15 @@ func TestEvictedSlotIsLost(t *testing.T) {
 			t.Errorf("the cause is %v", context.Cause(ctx))
 		}
 		_ = other.Release(t.Context())
-		time.Sleep(time.Minute) // and no goroutine is left
+		time.Sleep(time.Minute) // synctest then checks that no goroutine is left
 	})
 }
 
-// TestDropped drops Reservations that Keep renews: their units are charged and their slots free, with one warning for all.
+// TestDropped drops Reservations that Keep renews: their units must be charged and their slots freed,
+// with one warning for all of them.
 func TestDropped(t *testing.T) {
 	t.Parallel()
-	var slots atomic.Int64 // that are held
+	var slots atomic.Int64 // how many slots are held
 	logger, logged := textLogger()
 	lim := core.MustNewMemory("test", core.FixedWindow(core.PerDay(100)), core.InFlight(50), core.Hold(10*time.Millisecond), core.Logger(logger),
 		core.Observe(func(_ context.Context, e core.Event) {
@@ -212,7 +214,7 @@ func TestDropped(t *testing.T) {
 	}()
 	check.Eventually(t, "what was dropped is no longer held, and logged", func() bool {
 		runtime.GC()
-		_ = lim.Reset(t.Context(), "k") // which keeps what is held
+		_ = lim.Reset(t.Context(), "k") // keeps the units that are held
 		return left(t, lim)[0] == 100 && slots.Load() == 3 && logged() != ""
 	})
 	if n := strings.Count(logged(), "was dropped and never ended"); n != 1 {
@@ -223,8 +225,8 @@ func TestDropped(t *testing.T) {
 	}
 }
 
-// TestDroppedUnits drops a Reservation of units that nobody renews, after others that were ended or have nothing to end:
-// it is logged.
+// TestDroppedUnits drops a Reservation whose units nobody renews: a warning must be logged. Reservations
+// that were ended, or that have nothing to end, must not cause the warning.
 func TestDroppedUnits(t *testing.T) {
 	t.Parallel()
 	logger, logged := textLogger()
@@ -268,7 +270,7 @@ func TestDroppedUnits(t *testing.T) {
 	}
 }
 
-// TestAcquireWait has callers wait for slots, for a rate and for their Delay.
+// TestAcquireWait checks that callers wait for slots, for units and for their Delay.
 func TestAcquireWait(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -280,7 +282,7 @@ func TestAcquireWait(t *testing.T) {
 			t.Fatal(err)
 		}
 		var waiting sync.WaitGroup
-		for i := range 3 { // each works for 10 ms: it is woken at once
+		for i := range 3 { // each works for 10 ms, and the next one is woken at once
 			waiting.Go(func() {
 				r, err := lim.AcquireWait(t.Context(), "k", 1)
 				if took, want := time.Since(begun), time.Duration(i+1)*10*time.Millisecond; err != nil || took != want {
@@ -331,7 +333,7 @@ func TestAcquireWait(t *testing.T) {
 			if r, err := take(queue, ctx, "k", 1); r != nil || !errors.Is(err, context.Canceled) {
 				t.Errorf("%s: %v, %v", name, r, err)
 			}
-			ctx, cancel = context.WithTimeout(t.Context(), 100*time.Millisecond) // its turn would be later
+			ctx, cancel = context.WithTimeout(t.Context(), 100*time.Millisecond) // its turn would come after the deadline
 			defer cancel()
 			begun = time.Now()
 			if r, err := take(queue, ctx, "k", 1); r != nil || !errors.Is(err, context.DeadlineExceeded) || time.Since(begun) > 0 {
@@ -361,7 +363,7 @@ func TestInFlightNeedsAnEnd(t *testing.T) {
 	}
 }
 
-// TestClock replays another day, in which an hour passes between two calls.
+// TestClock replays another day, with a clock that jumps by hours between two calls.
 func TestClock(t *testing.T) {
 	t.Parallel()
 	now := time.Date(1999, 12, 31, 22, 0, 0, 0, time.UTC)
@@ -375,11 +377,11 @@ func TestClock(t *testing.T) {
 	now = now.Add(5 * time.Second)
 	ctx, cancel := kept.Context(t.Context())
 	defer cancel()
-	now = now.Add(30 * time.Minute) // the slots' 10 s and the hold are over: what is in use is renewed late
+	now = now.Add(30 * time.Minute) // the SlotTTL of 10 s and the hold are over, but what is in use is renewed, late
 	if got := left(t, lim); got[0] != 98 || got[1] != 0 || ctx.Err() != nil {
 		t.Errorf("%d remain, %v", got, ctx.Err())
 	}
-	_ = late.Settle(t.Context(), 0) // it was charged when its hold expired
+	_ = late.Settle(t.Context(), 0) // has no effect: the unit was charged when its hold expired
 	_ = kept.Settle(t.Context(), 7)
 	if got := left(t, lim); got[0] != 100-1-7 || got[1] != 2 {
 		t.Errorf("%d remain", got)
@@ -388,13 +390,14 @@ func TestClock(t *testing.T) {
 	if got := left(t, lim); got[0] != 100 {
 		t.Errorf("%d remain in another window", got)
 	}
-	now = now.Add(-24 * time.Hour) // no time has passed
+	now = now.Add(-24 * time.Hour) // counts as if no time had passed
 	if res, err := lim.Acquire(t.Context(), "k", 1); err != nil || !res.Allowed {
 		t.Errorf("%+v, %v", res, err)
 	}
 }
 
-// TestClockJumps has a clock go on by more than what is held lasts: all that is in use is renewed, in whatever order.
+// TestClockJumps checks a clock that jumps further than a hold lasts: everything that is in use must be
+// renewed, in any order.
 func TestClockJumps(t *testing.T) {
 	t.Parallel()
 	now := time.Date(1999, 12, 31, 22, 0, 0, 0, time.UTC)
@@ -406,7 +409,7 @@ func TestClockJumps(t *testing.T) {
 		if err != nil || !r.Allowed {
 			t.Fatal(r, err)
 		}
-		if i%2 == 0 { // it is to be renewed before the slot of one that came earlier
+		if i%2 == 0 { // its hold must be renewed before the slots of earlier Reservations
 			r.Keep()
 		}
 		all = append(all, r)

@@ -15,7 +15,7 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/permits"
 )
 
-// heard returns an option that keeps the events of a kind.
+// heard returns an option that stores the events of one kind.
 func heard(kind core.EventKind, events *[]core.Event) core.Option {
 	return core.Observe(func(_ context.Context, e core.Event) {
 		if e.Kind == kind {
@@ -64,13 +64,14 @@ func TestCancelIsTold(t *testing.T) {
 	}
 }
 
-// TestWaitIsTold has callers wait, at most 5 s: the observer hears how long, and who gave up.
+// TestWaitIsTold checks the EventWait of callers that wait for up to 5 s: it must say how long they
+// waited, and whether they gave up.
 func TestWaitIsTold(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		limit core.Limit
 		n     int64
-		after int // calls of the same cost before
+		after int // how many calls with the same cost come before
 		waits []time.Duration
 		err   error
 	}{
@@ -114,13 +115,13 @@ func TestWaitIsTold(t *testing.T) {
 	}
 }
 
-// TestLongWait has calls wait. Those that wait for more than a day because they have no deadline are logged, once.
+// TestLongWait checks that one warning is logged if calls without a deadline wait for more than a day.
 func TestLongWait(t *testing.T) {
 	t.Parallel()
 	const day = 24 * time.Hour
 	for name, c := range map[string]struct {
 		limit    core.Limit
-		deadline time.Duration // 0: none
+		deadline time.Duration // 0 without a deadline
 		lines    int
 	}{
 		"a used-up window":    {core.FixedWindow(core.Per(1, 30*day)), 0, 1},
@@ -156,7 +157,7 @@ func TestLongWait(t *testing.T) {
 	}
 }
 
-// TestWaitNIsTold has a caller of WaitN, which has no Reservation, wait its turn.
+// TestWaitNIsTold checks the EventWait of callers of Wait, which have no Reservation.
 func TestWaitNIsTold(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -181,7 +182,8 @@ func TestWaitNIsTold(t *testing.T) {
 	})
 }
 
-// deniedThenLost is a Redis that denies a second of the first call, and fails on all others.
+// deniedThenLost is a Redis that denies the first call, with a RetryAfter of one second, and fails at
+// all others.
 type deniedThenLost struct{ calls int }
 
 func (d *deniedThenLost) Call(string, string, int64) (time.Duration, error) {
@@ -191,7 +193,8 @@ func (d *deniedThenLost) Call(string, string, int64) (time.Duration, error) {
 	return 0, errors.New("lost")
 }
 
-// TestFailedWaitHasNoResult has a wait fail after a denial: neither its caller nor the observer gets that beside the error.
+// TestFailedWaitHasNoResult checks a wait that fails after a denial: neither the caller nor the observer
+// may get the Result of the denial beside the error.
 func TestFailedWaitHasNoResult(t *testing.T) {
 	t.Parallel()
 	for name, wait := range map[string]func(ctx context.Context, lim *core.Limiter) (core.Result, error){

@@ -15,8 +15,8 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
 
-// TestNewRefusesZero gives New and NewMemory a limit of 0, by each constructor. An Unlimited is no mistake there, beside options
-// that are for the limits that With puts in its place.
+// TestNewRefusesZero passes limits of 0 to New and NewMemory, by each constructor, which must refuse
+// them. They must accept Unlimited, even beside options that only matter for limits that With sets.
 func TestNewRefusesZero(t *testing.T) {
 	t.Parallel()
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
@@ -56,15 +56,16 @@ func TestNewRefusesZero(t *testing.T) {
 
 func second(_ *core.Limiter, err error) error { return err }
 
-// TestUnlimitedOutage has Redis be away. Without bans nobody is asked, and no outage policy decides. With bans it does, except
-// that a limit of 0 denies all the same.
+// TestUnlimitedOutage checks Unlimited and limits of 0 while Redis is down. Without bans, neither Redis
+// nor the outage policy is needed. With bans, the outage policy decides, except that a limit of 0 always
+// denies.
 func TestUnlimitedOutage(t *testing.T) {
 	t.Parallel()
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1})
 	defer func() { _ = client.Close() }()
 	for name, c := range map[string]struct {
 		policy          core.Option
-		unlimited, zero core.Source // who decides where there are bans; SourceNone: nobody
+		unlimited, zero core.Source // the sources of the decisions with bans
 		fails           bool
 	}{
 		"FailLocal":  {core.FailLocal(), core.SourceFallback, core.SourceFallback, false},
@@ -89,7 +90,7 @@ func TestUnlimitedOutage(t *testing.T) {
 				t.Errorf("%s, bans %v: of 0: %+v, %v", name, bans, res, err)
 			}
 			if name == "FailLocal" && bans {
-				_ = unlimited.Block(t.Context(), "k", time.Hour) // in this process alone
+				_ = unlimited.Block(t.Context(), "k", time.Hour) // only in this process
 				for _, l := range []*core.Limiter{unlimited, zero} {
 					if res, err := l.Allow(t.Context(), "k"); err != nil || !res.Banned || res.Source != core.SourceFallback {
 						t.Errorf("blocked by hand: %+v, %v", res, err)
@@ -100,8 +101,8 @@ func TestUnlimitedOutage(t *testing.T) {
 	}
 }
 
-// TestUnlimitedIsRemembered has the deny cache answer for who is banned, and for who has a limit of 0, in place of Redis. Where
-// there are no bans, nothing is sent at all.
+// TestUnlimitedIsRemembered checks that the deny cache answers for a banned key, and for a key with a
+// limit of 0. Without bans, no command may be sent at all.
 func TestUnlimitedIsRemembered(t *testing.T) {
 	t.Parallel()
 	client := redistest.Server(t).Client(t)
@@ -123,7 +124,7 @@ func TestUnlimitedIsRemembered(t *testing.T) {
 	}
 	for key, limit := range map[string]core.Limit{"blocked": core.Unlimited(), "suspended": core.FixedWindow(core.PerHour(0))} {
 		l, cached := derive(t, lim, limit), 0
-		for range 20 { // a second may pass between two of them
+		for range 20 { // the machine may be so slow that a second passes between two calls
 			res, err := l.AllowN(t.Context(), key, 3)
 			if err != nil || res.Allowed || res.Banned != (key == "blocked") || (res.RetryAfter == core.Never) == res.Banned {
 				t.Errorf("%s: %+v, %v", key, res, err)

@@ -12,8 +12,8 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
 
-// TestAllowUpTo has observers see one decision, with the units that were granted, and a denial that is remembered not answer in
-// place of what there is now.
+// TestAllowUpTo checks that observers see one decision for each call, with the units that were granted,
+// and that a remembered denial does not hide units that remain.
 func TestAllowUpTo(t *testing.T) {
 	t.Parallel()
 	type seen struct {
@@ -39,7 +39,7 @@ func TestAllowUpTo(t *testing.T) {
 	}
 }
 
-// TestAllowUpToWithoutRedis goes by the outage policy, and refuses what it cannot decide.
+// TestAllowUpToWithoutRedis checks AllowUpTo with each outage policy, and calls that it must refuse.
 func TestAllowUpToWithoutRedis(t *testing.T) {
 	t.Parallel()
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1})

@@ -16,7 +16,8 @@ import (
 	"github.com/redislimit/redislimit/internal/inside"
 )
 
-// TestWaitAtOnce has calls that cannot succeed in time: they end before any time has passed.
+// TestWaitAtOnce makes calls that need not wait, or that cannot succeed in time: they must return at
+// once.
 func TestWaitAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -49,8 +50,9 @@ func TestWaitAtOnce(t *testing.T) {
 	})
 }
 
-// TestWaitBanned has the key of callers that wait be blocked, and then for longer: they go on when that is over, as fast as
-// the limit says. So do those who were admitted before and wait for their Delay.
+// TestWaitBanned blocks the key of callers that wait, and then blocks it for longer. The callers must go
+// on after the ban, at the rate of the limit; so must callers that were admitted and wait for their
+// Delay.
 func TestWaitBanned(t *testing.T) {
 	t.Parallel()
 	for _, limit := range []core.Limit{
@@ -87,7 +89,7 @@ func TestWaitBanned(t *testing.T) {
 	}
 }
 
-// slotsOfAll are slots that several processes share: a stub in place of Redis, in the time of a bubble.
+// slotsOfAll are slots that several processes share. It is a stub that answers instead of Redis.
 type slotsOfAll struct {
 	mu          sync.Mutex
 	free, calls int
@@ -111,7 +113,7 @@ func (s *slotsOfAll) Call(method, _ string, _ int64) (time.Duration, error) {
 	return 0, nil
 }
 
-// processes returns the Limiters of several processes that share n slots.
+// processes returns Limiters that stand for count processes, which share n slots.
 func processes(t *testing.T, count, n int) ([]*core.Limiter, *slotsOfAll) {
 	t.Helper()
 	slots := &slotsOfAll{free: n}
@@ -126,7 +128,8 @@ func processes(t *testing.T, count, n int) ([]*core.Limiter, *slotsOfAll) {
 	return all, slots
 }
 
-// TestSlotsOfOtherProcesses has six jobs of 100 ms wait for two slots, in some processes: there is hardly a pause.
+// TestSlotsOfOtherProcesses runs six jobs of 100 ms that wait for two slots, in one to six processes.
+// The slots must rarely be idle, and the number of calls must be small.
 func TestSlotsOfOtherProcesses(t *testing.T) {
 	t.Parallel()
 	for _, count := range []int{1, 2, 3, 6} {
@@ -155,7 +158,8 @@ func TestSlotsOfOtherProcesses(t *testing.T) {
 	}
 }
 
-// TestSlotsAreShared has more callers wait than there are slots, in two processes, all the time: neither keeps the slots for itself.
+// TestSlotsAreShared lets more callers than there are slots wait, in two processes: neither process may
+// keep the slots for itself.
 func TestSlotsAreShared(t *testing.T) {
 	t.Parallel()
 	for _, work := range []time.Duration{5 * time.Millisecond, 50 * time.Millisecond, 200 * time.Millisecond} {
@@ -188,8 +192,8 @@ func TestSlotsAreShared(t *testing.T) {
 	}
 }
 
-// TestLineAsksTogether has fifty callers come at once to a server that is far, and has enough for all: they do not take a round trip
-// each.
+// TestLineAsksTogether sends fifty callers at once to a distant server that has enough slots for all of
+// them. They must not take one round trip each.
 func TestLineAsksTogether(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -211,8 +215,9 @@ func TestLineAsksTogether(t *testing.T) {
 	})
 }
 
-// TestPollsAreBounded has keys wait for slots that another process keeps, for a minute: each asks about twenty times a second, and all
-// of them together not above a thousand times a second.
+// TestPollsAreBounded lets callers with many keys wait for a minute for slots that another process
+// keeps. Each key may be asked for about 20 times per second, and all keys together 1000 times per
+// second.
 func TestPollsAreBounded(t *testing.T) {
 	t.Parallel()
 	for keys, most := range map[int]int{1: 60 * 25, 2000: 60 * 1100} {

@@ -6,13 +6,14 @@ import (
 	"time"
 )
 
-// movingZones are zones whose clocks were put forward and back, also at midnight, by half an hour, or over a whole day.
+// movingZones are zones whose clocks were put forward and back: at midnight, by half an hour, or over a
+// whole day.
 var movingZones = []string{
 	"UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "America/Sao_Paulo", "Africa/Cairo", "Pacific/Apia", "America/Havana",
 	"Asia/Kathmandu",
 }
 
-// knownWindows returns limits whose windows are known beforehand.
+// knownWindows returns limits whose windows do not depend on the first request.
 func knownWindows() (limits []Limit) {
 	limits = []Limit{
 		FixedWindow(PerDay(9), Aligned()), FixedWindow(Per(9, 7*24*time.Hour), Aligned()), FixedWindow(Per(9, 7*time.Millisecond), Aligned()),
@@ -24,8 +25,9 @@ func knownWindows() (limits []Limit) {
 	return limits
 }
 
-// TestWindowAtIsOfDecisions compares windows with decisions, at random instants, at both ends of each window and just before and after:
-// a decision that charges says when the window ends, and its Result how long the window is.
+// TestWindowAtIsOfDecisions compares WindowAt with decisions at random times, at both ends of a window,
+// and just before and after them. A decision that charges says when the window ends, and its Result how
+// long the window is.
 func TestWindowAtIsOfDecisions(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))
@@ -33,7 +35,7 @@ func TestWindowAtIsOfDecisions(t *testing.T) {
 	for _, limit := range knownWindows() {
 		check := func(at time.Time) (start, end time.Time) {
 			start, end, ok := limit.WindowAt(at)
-			lim := MustNewMemory("api", limit, Clock(func() time.Time { return at })) // a new one, because no count goes back in time
+			lim := MustNewMemory("api", limit, Clock(func() time.Time { return at })) // a new one each time, because a count does not go back in time
 			res, err := lim.Allow(t.Context(), "k")
 			if ends := res.At.Add(res.ResetAfter); err != nil || !ok || !ends.Equal(end) || end.Sub(start) != res.Window || at.Before(start) {
 				t.Fatalf("%v at %v: from %v to %v; a decision says that it ends at %v and has %v, %v", limit, at, start, end, ends, res.Window, err)
@@ -59,7 +61,7 @@ func TestWindowAtIsOfDecisions(t *testing.T) {
 	}
 }
 
-// TestWindowAt has windows that a calendar on the wall shows, in the zone in which it shows them.
+// TestWindowAt checks windows that can be looked up in a calendar, in the zone of the limit.
 func TestWindowAt(t *testing.T) {
 	t.Parallel()
 	const layout = "2006-01-02 15:04:05.999999 -07:00"
@@ -92,14 +94,14 @@ func TestWindowAt(t *testing.T) {
 			t.Errorf("%v at %s ends at %s, want %s", c.limit, c.at, got, c.end)
 		}
 	}
-	inOtherYear := time.Date(10_000, 1, 1, 0, 30, 0, 0, time.FixedZone("", 3600)) // of UTC it is 9999
+	inOtherYear := time.Date(10_000, 1, 1, 0, 30, 0, 0, time.FixedZone("", 3600)) // in UTC the year is 9999
 	if _, _, ok := FixedWindow(PerDay(1), Aligned()).WindowAt(inOtherYear); !ok {
 		t.Errorf("no window at %v", inOtherYear)
 	}
 }
 
-// TestWindowAtOfOthers has limits whose windows differ by key or slide, limits that New refuses, and instants of no year that a
-// calendar shows.
+// TestWindowAtOfOthers checks that WindowAt returns false for limits whose windows differ by key or
+// slide, for limits that New refuses, and for times outside the years of a calendar.
 func TestWindowAtOfOthers(t *testing.T) {
 	t.Parallel()
 	now := time.Now()

@@ -31,7 +31,7 @@ func TestWithRefusesWrongLimits(t *testing.T) {
 	}
 }
 
-// TestWithAllocates asks for numbers that were given before: that allocates nothing.
+// TestWithAllocates calls With with limits that were given before: that must allocate nothing.
 func TestWithAllocates(t *testing.T) {
 	lim := core.MustNewMemory("api", core.TokenBucket(core.PerMinute(10)), core.FixedWindow(core.PerDay(1000)))
 	one, two := core.TokenBucket(core.PerMinute(20)), core.FixedWindow(core.PerDay(2000))
@@ -49,7 +49,7 @@ func TestWithAllocates(t *testing.T) {
 	}
 }
 
-// TestWithMemory bounds what 10,000 different numbers take.
+// TestWithMemory bounds the memory that 10,000 different limits take.
 func TestWithMemory(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
 	defer func() { _ = client.Close() }()
@@ -73,7 +73,7 @@ func TestWithMemory(t *testing.T) {
 	runtime.KeepAlive(lim)
 }
 
-// TestWithFallback counts by the same numbers while Redis is away.
+// TestWithFallback checks that the numbers given to With also apply while Redis is down.
 func TestWithFallback(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1})
 	defer func() { _ = client.Close() }()
@@ -101,7 +101,7 @@ func TestWithFallback(t *testing.T) {
 	}
 }
 
-// TestWithAtOnce asks for many numbers in many goroutines.
+// TestWithAtOnce calls With with many limits in many goroutines.
 func TestWithAtOnce(t *testing.T) {
 	lim := core.MustNewMemory("api", core.TokenBucket(core.PerMinute(10)))
 	var all sync.WaitGroup

@@ -13,7 +13,7 @@ import (
 	httplimit "github.com/redislimit/redislimit/nethttp"
 )
 
-// newServer is the service that is tested: it takes its limiter from outside.
+// newServer returns the service that is tested. It takes its limiter as an argument.
 func newServer(lim *core.Limiter) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, "hello") })
@@ -36,7 +36,7 @@ func ExampleDeny() {
 	// Output: 429 30 come back in 30s
 }
 
-// The service answers 503 while its limiter cannot decide.
+// The service must answer with 503 while its limiter cannot decide.
 func ExampleUnavailable() {
 	handler := newServer(limittest.Unavailable())
 
@@ -46,7 +46,7 @@ func ExampleUnavailable() {
 	// Output: 503 1
 }
 
-// The service is to count by the client's address, and what it sends.
+// The service must count by the client's address, and charge the number of bytes that the client sends.
 func ExampleCalls() {
 	lim := limittest.Allow()
 	r := httptest.NewRequest(http.MethodGet, "/", nil) // from 192.0.2.1
@@ -57,7 +57,7 @@ func ExampleCalls() {
 	// Output: [{Method:AllowN Key:ip:192.0.2.1 Cost:4}]
 }
 
-// A client comes twice a second, and another now and then: which of two limits suits both?
+// One client comes twice per second, and another one now and then. Which of two limits suits both?
 func ExampleReplay() {
 	began := time.Date(2025, 12, 31, 23, 0, 0, 0, time.UTC)
 	arrivals := func(yield func(limittest.Arrival) bool) {

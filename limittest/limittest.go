@@ -1,15 +1,15 @@
-// Package limittest makes limiters for tests of services that use redislimit: one that allows, one
-// that denies and one that is unavailable. They answer without Redis and without waiting, the same
-// each time, and remember what they were asked.
+// Package limittest makes limiters for the tests of services that use redislimit: one that allows, one
+// that denies, and one that is unavailable. They answer without Redis and without waiting, always give
+// the same answer, and remember how they were called.
 //
 //	handler := newServer(limittest.Deny(30 * time.Second))
 //	w := httptest.NewRecorder()
 //	handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
 //	// w.Code is 429, and its Retry-After is "30"
 //
-// They go wherever a [core.Limiter] goes: under the middleware of each framework, with all its
-// options, and into code that calls the limiter itself. To test that a limit really limits, use
-// [core.NewMemory] with testing/synctest: that decides as Redis does.
+// These limiters work wherever a [core.Limiter] does: under the middleware of each framework, with all
+// its options, and in code that calls the limiter itself. To test that a limit really limits, use
+// [core.NewMemory] with testing/synctest: it decides as Redis does.
 //
 // [Replay] says what limits would have done to the requests of a log.
 package limittest
@@ -25,25 +25,26 @@ import (
 	"github.com/redislimit/redislimit/internal/inside"
 )
 
-// The bounds of what Deny takes.
+// The bounds of the argument of Deny.
 const (
 	minRetryAfter = time.Microsecond
 	maxRetryAfter = 400 * 24 * time.Hour
 )
 
-// Allow returns a limiter that admits everything: at each decision the full limit of the key is
+// Allow returns a limiter that admits everything: at each decision, the full limit of the key is
 // available.
 //
-// opts are those of [core.New], most often limits, which the headers and the [core.Result] then
-// have: with core.FixedWindow(core.PerMinute(100)), X-RateLimit-Limit is 100, and a cost above 100
-// is denied, as by any limiter. Without a limit it is 1e9 a minute. The limiter's name is
-// "limittest", and At is always the first instant of the year 2000, in UTC. Options about Redis
-// have no effect. Allow panics if an option is wrong.
+// opts are options of [core.New], most often limits, which then appear in the headers and in the
+// [core.Result]: with core.FixedWindow(core.PerMinute(100)), X-RateLimit-Limit is 100, and a cost above
+// 100 is denied, as by any limiter. Without a limit, the limit is 1e9 per minute. The name of the
+// limiter is "limittest", and At is always the beginning of the year 2000, in UTC. Options about Redis
+// have no effect. Allow panics if an option is invalid.
 func Allow(opts ...core.Option) *core.Limiter { return newLimiter(0, nil, opts) }
 
-// Deny returns a limiter that denies everything but a cost of 0. Nothing remains for any key, and
-// RetryAfter and ResetAfter (0 for [core.InFlight]) are retryAfter, which is from 1 microsecond to
-// 400 days. Wait ends only with its context. Options are as for [Allow].
+// Deny returns a limiter that denies everything except a cost of 0. Nothing remains for any key.
+// RetryAfter is retryAfter, from 1 microsecond to 400 days, and so is ResetAfter, except for
+// [core.InFlight], where ResetAfter is 0. Wait returns only when its context ends. opts are as for
+// [Allow]. Deny panics if retryAfter or an option is invalid.
 func Deny(retryAfter time.Duration, opts ...core.Option) *core.Limiter {
 	if retryAfter < minRetryAfter || retryAfter > maxRetryAfter {
 		panic(fmt.Sprintf("limittest: Deny(%v): allowed is %v to 400 days", retryAfter, minRetryAfter))
@@ -51,31 +52,36 @@ func Deny(retryAfter time.Duration, opts ...core.Option) *core.Limiter {
 	return newLimiter((retryAfter + time.Microsecond - 1).Truncate(time.Microsecond), nil, opts)
 }
 
-// Unavailable returns a limiter that cannot decide, like one with [core.FailClosed] while Redis
-// does not answer: decisions and Reset return [core.ErrUnavailable], and the middleware answers
-// 503. Options are as for [Allow].
+// Unavailable returns a limiter that cannot decide, like a limiter with [core.FailClosed] while Redis
+// does not answer: decisions and Reset return [core.ErrUnavailable], and the middleware answers with
+// 503. opts are as for [Allow].
 func Unavailable(opts ...core.Option) *core.Limiter {
 	return newLimiter(0, errors.New("limittest.Unavailable"), opts)
 }
 
-// A Call is a call of a limiter's method; see [Calls].
+// A Call is a call of a method of a limiter; see [Calls].
 type Call struct {
-	// Method is "AllowN" (of Allow, AllowN, Wait and WaitN), "Peek", "Acquire" (also of
-	// AcquireWait, of Wait and WaitN where there is a LeakyBucket, and of a request that WaitUpTo
-	// has wait), "Reserve" (also of ReserveWait), "Settle" (also of Cancel and Release) or "Reset".
+	// Method is the method, under one name for all methods of the same kind:
+	//
+	//	"AllowN"   Allow, AllowN, Wait and WaitN
+	//	"Acquire"  Acquire and AcquireWait; also Wait and WaitN of a limiter with a LeakyBucket, and
+	//	           requests that wait because of guard.WaitUpTo
+	//	"Reserve"  Reserve and ReserveWait
+	//	"Settle"   Settle and Cancel of a Reservation, Release and Cancel of a Permit
+	//	"Peek"     Peek
+	//	"Reset"    Reset
 	Method string
-	// Key is the key that was decided on: of Settle that of the Permit or Reservation.
+	// Key is the key of the call. For "Settle" it is the key of the Permit or Reservation.
 	Key string
-	// Cost is the units that were asked for; of Settle what is charged in their place, 0 for
-	// Cancel. It is 1 for Peek and 0 for Reset.
+	// Cost is how many units the call was for. For "Settle" it is how many units are charged instead, 0
+	// for Cancel. For "Peek" it is 1, and for "Reset" 0.
 	Cost int64
 }
 
-// Calls returns the calls of lim so far, in their order, and those of limiters that
-// [core.Limiter.With] derived from it. A call that does nothing is not among them: the second end
-// of a Permit or Reservation, the Release of what Acquire charged without slots, and a decision whose context
-// had ended. All are kept as long as lim is. Calls panics if lim is not a limiter of this
-// package.
+// Calls returns the calls of lim, and of the limiters that [core.Limiter.With] derived from it, in their
+// order. A call that does nothing is not included: the second end of a Permit or Reservation, the
+// Release of a Permit that has no slots, and a decision whose context had already ended. The
+// calls are kept as long as lim is. Calls panics if lim was not made by this package.
 func Calls(lim *core.Limiter) []Call {
 	s, ok := inside.Core.Stub(lim).(*stub)
 	if !ok {
@@ -86,10 +92,10 @@ func Calls(lim *core.Limiter) []Call {
 	return slices.Clone(s.calls)
 }
 
-// A stub answers for a limiter.
+// A stub answers for a limiter instead of Redis.
 type stub struct {
-	retryAfter time.Duration // positive if it denies
-	err        error         // not nil if it is unavailable
+	retryAfter time.Duration // positive if the limiter denies
+	err        error         // not nil if the limiter is unavailable
 
 	mu    sync.Mutex
 	calls []Call
@@ -104,7 +110,7 @@ func newLimiter(retryAfter time.Duration, unavailable error, opts []core.Option)
 	return lim
 }
 
-// Call implements hook.Stub.
+// Call records a call and answers it. It implements hook.Stub.
 func (s *stub) Call(method, key string, cost int64) (time.Duration, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

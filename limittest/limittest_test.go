@@ -21,10 +21,10 @@ import (
 	httplimit "github.com/redislimit/redislimit/nethttp"
 )
 
-// y2k is when all decisions are.
+// y2k is the time of all decisions.
 var y2k = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// TestAllow makes more calls than the limit allows. Each has the same answer.
+// TestAllow makes more calls than the limit allows, and checks that all have the same answer.
 func TestAllow(t *testing.T) {
 	t.Parallel()
 	lim := limittest.Allow(core.FixedWindow(core.PerMinute(100)))
@@ -49,7 +49,7 @@ func TestAllow(t *testing.T) {
 	}
 }
 
-// TestDeny has every algorithm, alone and with another, deny alike.
+// TestDeny checks denials by every algorithm, alone and together with another one.
 func TestDeny(t *testing.T) {
 	t.Parallel()
 	for _, v := range limits.All() {
@@ -78,7 +78,7 @@ func TestDeny(t *testing.T) {
 				for res := range res.All() {
 					resetAfter := rounded
 					if res.Window == 0 {
-						resetAfter = 0 // of slots it is not known
+						resetAfter = 0 // not known for slots
 					}
 					if res.Allowed || res.Remaining != 0 || res.RetryAfter != rounded || res.ResetAfter != resetAfter || res.Delay != 0 || !res.At.Equal(y2k) {
 						t.Errorf("%s: %+v", v.Name, res)
@@ -104,7 +104,7 @@ func TestDeny(t *testing.T) {
 	}
 }
 
-// TestUnavailable calls every method that would ask Redis.
+// TestUnavailable calls every method that would call Redis.
 func TestUnavailable(t *testing.T) {
 	t.Parallel()
 	lim := limittest.Unavailable()
@@ -129,7 +129,7 @@ func TestUnavailable(t *testing.T) {
 	}
 }
 
-// TestCalls makes each call that is remembered, and some that do nothing.
+// TestCalls makes every kind of call that is remembered, and calls that do nothing and are not.
 func TestCalls(t *testing.T) {
 	t.Parallel()
 	lim, ctx := limittest.Allow(), t.Context()
@@ -189,7 +189,7 @@ func must(t *testing.T) func(*permits.Any, error) *permits.Any {
 
 func errOf(_ core.Result, err error) error { return err }
 
-// TestMiddleware has middlewares that do something when the response has ended.
+// TestMiddleware checks the calls of middlewares with options that act at the end of the response.
 func TestMiddleware(t *testing.T) {
 	t.Parallel()
 	const key = "ip:192.0.2.1"
@@ -214,7 +214,7 @@ func TestMiddleware(t *testing.T) {
 	}
 }
 
-// TestSlots takes slots, gives them back, and has a context that ends with neither.
+// TestSlots takes slots and gives them back. The context of a Reservation must not end.
 func TestSlots(t *testing.T) {
 	t.Parallel()
 	var held []int64
@@ -243,8 +243,8 @@ func TestSlots(t *testing.T) {
 	}
 }
 
-// TestWith derives limiters, which answer as the one that they are derived from, with
-// the numbers that they were given.
+// TestWith checks derived limiters: they must answer as the limiter from which they are derived, with
+// the limits that they were given.
 func TestWith(t *testing.T) {
 	t.Parallel()
 	for _, lim := range []*core.Limiter{limittest.Allow(), limittest.Deny(time.Second), limittest.Unavailable()} {
@@ -270,8 +270,8 @@ func TestWith(t *testing.T) {
 	}
 }
 
-// TestUnlimited derives limiters without a limit, and with one of 0: what Deny and Unavailable say is true of these, too, and
-// each call is noted.
+// TestUnlimited checks derived limiters without a limit, and with a limit of 0: Deny and Unavailable
+// apply to them, too, and each call is remembered.
 func TestUnlimited(t *testing.T) {
 	t.Parallel()
 	for name, lim := range map[string]*core.Limiter{
@@ -289,7 +289,7 @@ func TestUnlimited(t *testing.T) {
 			lim     *core.Limiter
 			n       int64
 			allowed bool
-			retry   time.Duration // of what Deny denies, and for ever
+			retry   time.Duration // the RetryAfter of a denial
 		}{
 			"unlimited":     {free, 1e12, name == "Allow", time.Minute},
 			"of 0":          {zero, 1, false, core.Never},
@@ -316,7 +316,7 @@ func TestUnlimited(t *testing.T) {
 	}
 }
 
-// TestObserved checks that observers see the decisions, as those of any limiter.
+// TestObserved checks that observers see the decisions, as with any limiter.
 func TestObserved(t *testing.T) {
 	t.Parallel()
 	var seen []core.Event
@@ -330,8 +330,8 @@ func TestObserved(t *testing.T) {
 	}
 }
 
-// TestNothingRuns lets time go on in a bubble, which must be empty in the end: no
-// goroutine keeps what is held, and only Wait waits.
+// TestNothingRuns checks that no goroutine is left in a synctest bubble after units are kept, and that
+// only Wait waits.
 func TestNothingRuns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -356,7 +356,7 @@ func TestNothingRuns(t *testing.T) {
 	})
 }
 
-// TestConcurrent is for the race detector.
+// TestConcurrent calls a limiter in many goroutines, for the race detector.
 func TestConcurrent(t *testing.T) {
 	t.Parallel()
 	lim := limittest.Allow()
@@ -377,7 +377,7 @@ func TestConcurrent(t *testing.T) {
 	}
 }
 
-// TestMistakes checks that what is wrong panics at once, and says what is allowed.
+// TestMistakes checks that mistakes panic at once, with a message that says what is allowed.
 func TestMistakes(t *testing.T) {
 	t.Parallel()
 	memory := core.MustNewMemory("mine", core.TokenBucket(core.PerMinute(1)))

@@ -15,54 +15,57 @@ import (
 
 // An Arrival is a request of a log, for [Replay].
 type Arrival struct {
-	Time time.Time // of the request, by the log
-	Key  string    // who is counted, such as an address
-	Cost int64     // in units, at least 1
+	Time time.Time // when the request came, from 1970 to 2199
+	Key  string    // the key by which it is counted, such as an address; not empty
+	Cost int64     // how many units it costs, at least 1
 }
 
 // A Report says what a limiter would have done to the arrivals of a log.
 type Report struct {
-	// Limits are those of the limiter.
+	// Limits are the limits of the limiter.
 	Limits []core.Limit
-	// Arrivals is how many there were, and Denied how many of them would have been denied.
+	// Arrivals is how many requests there were, and Denied how many would have been denied.
 	Arrivals, Denied int64
-	// LongestDelay is for how long an admitted request would have been held at most. Only
-	// [core.LeakyBucket] holds any.
+	// LongestDelay is the longest Delay of a request that would have been admitted. It is 0 without a
+	// [core.LeakyBucket].
 	LongestDelay time.Duration
-	// LongestRetry is the longest RetryAfter of what was denied, but for [core.Never].
+	// LongestRetry is the longest RetryAfter of a denial, not counting [core.Never].
 	LongestRetry time.Duration
 	// Late is how many arrivals were earlier than one before them, and LateBy by how much at most.
 	Late   int64
 	LateBy time.Duration // see Late
-	// Keys are all keys: those of which most was denied come first, and then those that used most.
+	// Keys are the reports about all keys. The keys with the most denials come first. Among keys with
+	// equally many, the key with the highest Peak comes first.
 	Keys []KeyReport
 }
 
-// A KeyReport is the part of one key in a [Report].
+// A KeyReport is the part of a [Report] about one key.
 type KeyReport struct {
-	Key              string // as in the log
-	Arrivals, Denied int64  // how many there were, and how many of them would have been denied
-	// Peak is the largest share of a limit that was in use at a time, from 0 to 1.
+	Key              string // the key, as in the log
+	Arrivals, Denied int64  // how many requests there were, and how many would have been denied
+	// Peak is the largest share of a limit that was used at one time, from 0 to 1.
 	Peak float64
 }
 
-// The times that Replay takes: what the arithmetic of all algorithms holds.
+// The times that Replay accepts, for which the arithmetic of all algorithms is exact.
 var (
 	minTime = time.Unix(0, 0)
 	maxTime = time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC)
 )
 
-// Replay returns what limiters would have done to the arrivals of a log, which are read once. Each
-// of limiters is one: a [core.Limit], or [core.Options] with several, which stand together, and
-// with [core.Ban]. The reports are in their order.
+// Replay returns what limiters would have done to the arrivals of a log, with one report for each
+// limiter, in their order. Each of limiters describes one limiter: it is a [core.Limit], or
+// [core.Options] with several limits that decide together, and perhaps with [core.Ban].
 //
-// It is exact: a limiter of [core.NewMemory] decides, by the times of the log. They should be in
-// order: an arrival that is earlier than one before it is decided on at the time of that one, and
-// counts as Late. Clients stay as they were: who is denied would perhaps have come again.
+// The reports are exact: limiters of [core.NewMemory] decide, by the times of the log. The arrivals
+// should be in order: an arrival that is earlier than one before it is decided on at the time of that
+// other arrival, and counts as Late. Replay cannot know how clients would have reacted: a client that is
+// denied might have come again.
 //
-// It keeps all keys, with about 100 bytes for each, and 200 more for each limiter. Nothing is
-// written or sent. An arrival that no limiter takes is an error, with its number. [core.InFlight]
-// is one, too: a log does not say how long requests took.
+// Replay reads the arrivals once, and writes and sends nothing. It keeps all keys in memory, with about
+// 100 bytes for each key, and 200 more for each limiter. It returns an error, with the number of the
+// arrival, if an arrival is invalid. It also returns an error for [core.InFlight], because a log does
+// not say how long requests took.
 func Replay(arrivals iter.Seq[Arrival], limiters ...core.Option) ([]Report, error) {
 	r := replay{ids: make(map[string]int)}
 	for _, option := range limiters {
@@ -81,29 +84,30 @@ func Replay(arrivals iter.Seq[Arrival], limiters ...core.Option) ([]Report, erro
 	return r.reports(), nil
 }
 
-// A replay is one that is under way.
+// A replay is the state of one call of Replay.
 type replay struct {
 	runs     []*run
-	ids      map[string]int // of each key its place in keys
+	ids      map[string]int // the index in keys of each key
 	keys     []string
-	counts   []int64 // the arrivals of each key
+	counts   []int64 // how many arrivals each key has
 	arrivals int64
-	now      time.Time // the latest so far
+	now      time.Time // the latest time of an arrival so far
 	late     int64
 	lateBy   time.Duration
 }
 
-// A run is what one limiter does.
+// A run is a limiter and what it has decided so far.
 type run struct {
 	*core.Limiter
 
 	report Report
-	keys   []KeyReport // by their ids
+	keys   []KeyReport // in the order of replay.keys
 }
 
+// add adds a limiter.
 func (r *replay) add(option core.Option) error {
 	clock := core.Clock(func() time.Time { return r.now })
-	lim, err := core.NewMemory("replay", option, clock, core.MaxKeys(1e8)) // none is evicted
+	lim, err := core.NewMemory("replay", option, clock, core.MaxKeys(1e8)) // so many that no key is evicted
 	if err != nil {
 		return err
 	}
@@ -117,6 +121,7 @@ func (r *replay) add(option core.Option) error {
 	return nil
 }
 
+// decide makes all limiters decide on an arrival.
 func (r *replay) decide(a Arrival) error {
 	r.arrivals++
 	switch {
@@ -136,7 +141,7 @@ func (r *replay) decide(a Arrival) error {
 	id, known := r.ids[a.Key]
 	if !known {
 		id = len(r.keys)
-		a.Key = strings.Clone(a.Key) // it may be part of a line, which is not to be kept
+		a.Key = strings.Clone(a.Key) // the key may be part of a line, which must not stay in memory
 		r.ids[a.Key] = id
 		r.keys, r.counts = append(r.keys, a.Key), append(r.counts, 0)
 	}
@@ -149,6 +154,7 @@ func (r *replay) decide(a Arrival) error {
 	return nil
 }
 
+// decide makes one limiter decide, and adds the decision to its report. id is the index of key.
 func (r *run) decide(id int, key string, cost int64) error {
 	res, err := r.AllowN(context.Background(), key, cost)
 	if err != nil {
@@ -159,8 +165,8 @@ func (r *run) decide(id int, key string, cost int64) error {
 	}
 	k := &r.keys[id]
 	if res.Allowed {
-		// Of several limits res is that of which the largest share is in use, and only admissions
-		// add to that.
+		// If there are several limits, res is the one with the largest share in use. Only admissions
+		// increase the share.
 		k.Peak = max(k.Peak, float64(res.Limit-res.Remaining)/float64(res.Limit))
 		r.report.LongestDelay = max(r.report.LongestDelay, res.Delay)
 		return nil
@@ -173,6 +179,7 @@ func (r *run) decide(id int, key string, cost int64) error {
 	return nil
 }
 
+// reports returns the reports, sorted by keys.
 func (r *replay) reports() []Report {
 	reports := make([]Report, len(r.runs))
 	for i, run := range r.runs {

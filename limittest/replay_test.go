@@ -16,7 +16,7 @@ import (
 	"github.com/redislimit/redislimit/limittest"
 )
 
-// TestReplayExact replays random logs, and compares each number of the reports with the exact model.
+// TestReplayExact replays random logs, and compares every number of the reports with the exact model.
 func TestReplayExact(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(10) {
@@ -43,7 +43,7 @@ func TestReplayExact(t *testing.T) {
 	}
 }
 
-// randomLog returns arrivals of some keys, a few of them late.
+// randomLog returns n arrivals of some keys, a few of which are late.
 func randomLog(r *rand.Rand, n, keys int) []limittest.Arrival {
 	now, log := y2k, make([]limittest.Arrival, n)
 	for i := range log {
@@ -57,7 +57,7 @@ func randomLog(r *rand.Rand, n, keys int) []limittest.Arrival {
 	return log
 }
 
-// byModel returns the report of a limiter by the model, which has one key.
+// byModel returns the report that is expected, according to one model for each key.
 func byModel(log []limittest.Arrival, together ...core.Limit) limittest.Report {
 	report := limittest.Report{Limits: together, Arrivals: int64(len(log))}
 	var numbers []model.Limit
@@ -120,13 +120,13 @@ func count(report *limittest.Report, k *limittest.KeyReport, o model.Outcome) {
 	report.LongestRetry = max(report.LongestRetry, retry)
 }
 
-// rounded returns microseconds as a Result has them.
+// rounded returns microseconds as a Result contains them, rounded up.
 func rounded(us *big.Rat) time.Duration {
 	n, rest := new(big.Int).DivMod(us.Num(), us.Denom(), new(big.Int))
 	return time.Duration(n.Int64()+int64(rest.Sign())) * time.Microsecond
 }
 
-// TestReplayMany has far more keys than a limiter of NewMemory holds by default: none may be evicted.
+// TestReplayMany replays more keys than a limiter of NewMemory keeps by default: none may be evicted.
 func TestReplayMany(t *testing.T) {
 	t.Parallel()
 	const keys = 120_000 // 100,000 is the default
@@ -143,7 +143,7 @@ func TestReplayMany(t *testing.T) {
 	}
 }
 
-// TestReplayRefuses names what is wrong, and where.
+// TestReplayRefuses checks that errors name the mistake and its place.
 func TestReplayRefuses(t *testing.T) {
 	t.Parallel()
 	good := limittest.Arrival{Time: y2k, Key: "a", Cost: 1}
@@ -173,7 +173,8 @@ func TestReplayRefuses(t *testing.T) {
 	}
 }
 
-// TestReplayEmpty has a log without arrivals, and one whose times are the first and the last that there may be.
+// TestReplayEmpty checks a log without arrivals, and one with the first and the last time that is
+// allowed.
 func TestReplayEmpty(t *testing.T) {
 	t.Parallel()
 	bucket := core.TokenBucket(core.PerMinute(1))

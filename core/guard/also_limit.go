@@ -6,22 +6,25 @@ import (
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
-// AlsoLimit counts each request by a key of another limiter, too, as [core.AllowAll] does: it is admitted only
-// if all admit it, and then charged in each; if one denies it, in none. It may be given several
-// times.
+// AlsoLimit makes another limiter, with a key of its own, decide about each request as well. As
+// with [core.AllowAll], a request is admitted only if all limiters admit it, and is then charged in
+// each of them. If one limiter denies the request, it is charged in none. AlsoLimit may be given
+// several times.
 //
 //	httplimit.Middleware(perUser, keyfunc.User(userKey{}), guard.AlsoLimit(perOrg, orgKey), guard.AlsoLimit(everybody, keyfunc.Global()))
 //
-// opts are what the other limiter may have of its own: [Cost], instead of that of the middleware,
-// which also [CostAfter] then leaves as it is; [LimiterFor]; and [Fallback], for requests without
-// its key. All other options are those of the middleware, and are for all of them. The headers and
-// the Result are the tightest's, and a denial's those of the limiter that denied. Of one key of one
-// limiter twice the costs add up.
+// opts may contain [Cost], [LimiterFor] and [Fallback], which then apply to this limiter only. Cost
+// replaces the cost of the middleware, and [CostAfter] does not change it. Fallback applies to the
+// requests for which key returns no key. All other options are given to the middleware and apply to
+// all its limiters. The headers and the Result show the tightest limit, and after a denial the
+// limiter that denied. If the same limiter gets the same key twice, the costs add up.
 //
-// While Redis does not answer, each limiter goes by its own outage policy. If one is
-// [core.FailClosed], the request is answered 503, and charged in none. A limiter with a LeakyBucket
-// panics here, because a place in its queue cannot be given back exactly. So does [WaitUpTo] beside
-// it: who waits would hold units of the others.
+// While Redis does not answer, each limiter follows its own outage policy. If a limiter with
+// [core.FailClosed] cannot decide, the request is answered with 503 and charged in no limiter.
+//
+// The middleware panics when it is made if one of the limiters has a [core.LeakyBucket], because a
+// place in its queue cannot be given back exactly. It also panics if [WaitUpTo] is given, because a
+// request would hold units of one limiter while it waits for another.
 func AlsoLimit(lim *core.Limiter, key keyfunc.Func, opts ...Option) Option {
 	settings.MustLimit(lim, key)
 	m := settings.Member{Limiter: lim, Key: key}

@@ -7,19 +7,20 @@ import (
 	"github.com/redislimit/redislimit/core"
 )
 
-// A DeniedError is the error of a denied request. errors.As finds it in the error that the
-// middleware for Echo, Fiber and gRPC returns.
+// A DeniedError is the error of a denied request. [errors.As] finds it in the errors that the
+// middlewares for Echo, Fiber and gRPC return.
 type DeniedError struct {
-	// Result is the decision. It names the limiter, and the limit that denied.
+	// Result is the decision. It names the limiter and the limit that denied the request.
 	Result core.Result
-	// Hidden is whether clients are to see nothing of the limit: the middleware has NoHeaders.
+	// Hidden reports whether clients must not see the limit, because the middleware has [NoHeaders].
 	Hidden bool
-	// RetryAfter is what the header Retry-After says: Result.RetryAfter in whole seconds, rounded
-	// up, and by [RetryJitter] and [MaxRetryAfter]. It is 0 if there is no such header.
+	// RetryAfter is the value of the header Retry-After: Result.RetryAfter in whole seconds,
+	// rounded up, after [RetryJitter] and [MaxRetryAfter]. It is 0 if the response has no
+	// Retry-After.
 	RetryAfter time.Duration
 }
 
-// Error names the limiter and the limit, and no key.
+// Error returns a message that names the limiter and the limit, but not the key.
 func (e *DeniedError) Error() string {
 	if e.Result.Banned {
 		return fmt.Sprintf("redislimit: limiter %q: banned for %v", e.Result.LimiterName, e.Result.RetryAfter)

@@ -16,14 +16,14 @@ import (
 	httplimit "github.com/redislimit/redislimit/nethttp"
 )
 
-// limited returns a handler that a Middleware with options allows two requests an
-// hour for each client. The options of a Middleware are the same in every adapter.
+// limited returns a handler with a middleware that admits two requests per hour from each client.
+// The options of the middleware are the same in every adapter.
 func limited(next http.HandlerFunc, options ...guard.Option) http.Handler {
 	lim, _ := core.NewMemory("api", core.FixedWindow(core.PerHour(2)))
 	return httplimit.Middleware(lim, keyfunc.IP(), options...)(next)
 }
 
-// get asks h for a path.
+// get sends a request for path to h.
 func get(h http.Handler, path string) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
@@ -61,7 +61,7 @@ func ExampleCost() {
 	// Output: 200 429
 }
 
-// A request that would be admitted within a second waits for that.
+// A request waits for up to a second if it can be admitted then.
 func ExampleWaitUpTo() {
 	lim, _ := core.NewMemory("api", core.TokenBucket(core.PerSecond(20), core.Burst(1)))
 	h := httplimit.Middleware(lim, keyfunc.IP(), guard.WaitUpTo(time.Second))(http.HandlerFunc(hello))
@@ -74,7 +74,7 @@ func ExampleWaitUpTo() {
 func ExampleLimiterFor() {
 	paid, _ := core.NewMemory("paid", core.FixedWindow(core.PerHour(1000)))
 	h := limited(hello, guard.LimiterFor(func(r keyfunc.Request) (*core.Limiter, error) {
-		if r.Header("X-Tier") == "paid" { // which a gateway of one's own sets
+		if r.Header("X-Tier") == "paid" { // set by your own gateway
 			return paid, nil
 		}
 		return nil, nil //nolint:nilnil // the mounted one
@@ -88,7 +88,7 @@ func ExampleLimiterFor() {
 	// Output: 1000 2
 }
 
-// Only failed logins count: a client with the right password is not limited, unless too many
+// Only failed logins count. A client with the right password is not limited, unless too many logins
 // have failed from the same address.
 func ExampleCountIf() {
 	h := limited(func(w http.ResponseWriter, r *http.Request) {
@@ -114,8 +114,9 @@ func ExampleCountIf() {
 	// right 429
 }
 
-// A gateway to a language model limits tokens. How many an answer takes is known only
-// when it is there: 500 are reserved for each, and what it really took is charged.
+// A gateway to a language model limits tokens. The number of tokens of an answer is known only when
+// the answer is complete: the gateway reserves 500 tokens for each request, and charges the actual
+// number.
 func ExampleCostAfter() {
 	lim, _ := core.NewMemory("tokens", core.FixedWindow(core.PerHour(10_000)))
 	gateway := httplimit.Middleware(lim, keyfunc.APIKey("X-API-Key"),
@@ -139,7 +140,8 @@ func ExampleCostAfter() {
 	// 429 0
 }
 
-// A user's limit and that of his organization decide together: who is denied uses up nothing of what others share.
+// The limits of a user and of the user's organization decide together: a user who is over their own
+// limit uses up nothing of the limit that they share.
 func ExampleAlsoLimit() {
 	perUser := core.MustNewMemory("user", core.FixedWindow(core.PerHour(2)))
 	perOrg := core.MustNewMemory("org", core.FixedWindow(core.PerHour(1000)))
@@ -160,8 +162,8 @@ func ExampleAlsoLimit() {
 	// Output: 998
 }
 
-// Behind a proxy, requests that are not signed in are counted by the client's address.
-// Otherwise they would all be counted by that of the proxy.
+// Behind a proxy, requests without a user are counted by the client's address. Without the option
+// TrustedProxies, they would all be counted by the address of the proxy.
 func ExampleFallback() {
 	lim, _ := core.NewMemory("api", core.FixedWindow(core.PerHour(1)))
 	trusted := keyfunc.TrustedProxies("192.0.2.1")
@@ -180,7 +182,7 @@ func ExampleFallback() {
 	// 203.0.113.8 200
 }
 
-// A new limit is tried out: the handler logs what would be denied.
+// DryRun tries out a new limit: the handler logs which requests would be denied.
 func ExampleDryRun() {
 	h := limited(func(_ http.ResponseWriter, r *http.Request) {
 		if res, ok := httplimit.Result(r.Context()); ok && !res.Allowed {
@@ -209,8 +211,8 @@ func ExampleHeaders() {
 	// RateLimit: "api";r=1;t=3600
 }
 
-// Clients that are denied together do not come back together: each is told another time, up to half
-// an hour after the hour that it has to wait.
+// Clients that are denied together must not come back together. The limit is available again after
+// an hour, and each client is told to wait for a different time of one to one and a half hours.
 func ExampleRetryJitter() {
 	h := limited(hello, guard.RetryJitter(0.5))
 
@@ -228,8 +230,7 @@ func ExampleRetryJitter() {
 	// Output: true
 }
 
-// Clients expect the headers of the first drafts of the IETF, in which the reset is in seconds from
-// now.
+// These are the headers of the first drafts of the IETF, in which the reset is in seconds from now.
 func ExampleHeaderPrefix() {
 	h := limited(hello, guard.HeaderPrefix("RateLimit-"), guard.ResetInSeconds())
 
@@ -243,7 +244,7 @@ func ExampleHeaderPrefix() {
 	// RateLimit-Reset: 3600
 }
 
-// Clients of a limit by the hour look in every minute. The Result has the whole wait.
+// Clients of an hourly limit are told to come back after a minute. The Result has the whole wait.
 func ExampleMaxRetryAfter() {
 	denied := func(w http.ResponseWriter, r *http.Request) {
 		res, _ := httplimit.Result(r.Context())
@@ -279,7 +280,7 @@ func ExampleProblem() {
 	//  "retry-after":36}
 }
 
-// Where the framework's error handler answers, it finds the decision in the error.
+// In a framework whose error handler answers, the handler finds the decision in the error.
 func ExampleDeniedError() {
 	lim, _ := core.NewMemory("calls", core.FixedWindow(core.PerHour(1)))
 	res, _ := lim.AllowN(context.Background(), "k", 2)

@@ -20,13 +20,14 @@ import (
 	httplimit "github.com/redislimit/redislimit/nethttp"
 )
 
-// TestLongRequest has a request run for much longer than the hold. What is held stays held, so that it is settled as if the
-// request had been short. The window is a day's: what is charged to it does not drain meanwhile.
+// TestLongRequest checks a request that takes much longer than the hold. Its units must stay held, so
+// that they are settled as after a short request. The window is a day, so that charges do not expire
+// during the test.
 func TestLongRequest(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		lim := core.MustNewMemory("api", core.FixedWindow(core.PerDay(10)), core.Hold(time.Second))
-		defer func() { _ = lim.Close() }() // it ends what runs in the background
+		defer func() { _ = lim.Close() }() // ends the background renewals
 		h := httplimit.Middleware(lim, keyfunc.IP(), guard.CostAfter(), guard.Cost(func(keyfunc.Request) int64 { return 4 }))(
 			http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 				for range 10 {
@@ -46,8 +47,8 @@ func TestLongRequest(t *testing.T) {
 	})
 }
 
-// TestWhenOver has requests end while the application may still answer: one whose status says what is charged
-// waits a second for it, and slots are free at once.
+// TestWhenOver checks when the function given to WhenOver runs: a second after the end of the request if
+// the status decides what is charged, and at once if only slots are to be freed.
 func TestWhenOver(t *testing.T) {
 	t.Parallel()
 	counted := guard.CountIf(func(int) bool { return true })
@@ -83,8 +84,8 @@ func TestWhenOver(t *testing.T) {
 	}
 }
 
-// TestCountIfPanics has the user's own function panic: what was held is charged, and not
-// held for ever.
+// TestCountIfPanics checks that units are charged, and not held forever, if the function of CountIf
+// panics.
 func TestCountIfPanics(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -99,15 +100,16 @@ func TestCountIfPanics(t *testing.T) {
 			}()
 			h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil))
 		}()
-		time.Sleep(2 * time.Minute) // the window has ended, and a hold would be renewed
+		time.Sleep(2 * time.Minute) // the window has ended, but units that are still held would have been renewed
 		if res, err := lim.Peek(t.Context(), "ip:192.0.2.1"); err != nil || res.Remaining != 10 {
 			t.Errorf("%d units are left, %v; want 10", res.Remaining, err)
 		}
 	})
 }
 
-// TestSubRequests has a handler serve several requests in one, as a batch does: the cost of one is not that
-// of the next, which sets none. The middleware around them all charges what was set last.
+// TestSubRequests checks a handler that serves several requests within one, as a batch API does. The
+// cost of one must not apply to the next one, which sets none. The middleware around them charges the
+// cost that was set last.
 func TestSubRequests(t *testing.T) {
 	t.Parallel()
 	hundred := core.FixedWindow(core.PerHour(100))
@@ -133,8 +135,8 @@ func TestSubRequests(t *testing.T) {
 	}
 }
 
-// TestCountedTwice has one middleware, as a variable, mounted at two places that a request passes. A handler that serves
-// several requests in one has it count each of them.
+// TestCountedTwice checks that there is a warning if a request passes the same middleware twice, and
+// none if a handler serves several requests within one, each of which is counted.
 func TestCountedTwice(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -162,7 +164,8 @@ func TestCountedTwice(t *testing.T) {
 	}
 }
 
-// TestSetCostLate has a goroutine of the handler say what the request cost when the response has ended.
+// TestSetCostLate checks that there is one warning if SetCost is called after the response has ended,
+// and that such a cost is not charged.
 func TestSetCostLate(t *testing.T) {
 	t.Parallel()
 	var logs strings.Builder
@@ -184,7 +187,8 @@ func TestSetCostLate(t *testing.T) {
 	}
 }
 
-// TestContextOfSlots has the context of a request that holds a slot end with it.
+// TestContextOfSlots checks that the context of a request that holds a slot is canceled at the end of
+// the request.
 func TestContextOfSlots(t *testing.T) {
 	t.Parallel()
 	lim := core.MustNewMemory("api", core.InFlight(1))
@@ -196,8 +200,9 @@ func TestContextOfSlots(t *testing.T) {
 	}
 }
 
-// TestClientLeft has the context end before the request comes, as a server's BaseContext does when it shuts down: whoever is
-// still there gets a 503. The client that leaves later is that of TestClientLeftMeanwhile.
+// TestClientLeft checks that a request whose context has ended before it arrives gets a 503: the server
+// is shutting down, which cancels its BaseContext, and the client is still there.
+// TestClientLeftMeanwhile is about a client that leaves later.
 func TestClientLeft(t *testing.T) {
 	t.Parallel()
 	ctx, leave := context.WithCancel(t.Context())
@@ -209,8 +214,8 @@ func TestClientLeft(t *testing.T) {
 	}
 }
 
-// TestClientLeftMeanwhile has the client leave when Redis has admitted the request: no handler runs,
-// and nothing stays held or charged where that can be taken back.
+// TestClientLeftMeanwhile checks a client that leaves after its request was admitted: no handler runs,
+// and everything that can be given back is neither held nor charged.
 func TestClientLeftMeanwhile(t *testing.T) {
 	t.Parallel()
 	for name, option := range map[string]guard.Option{
@@ -236,7 +241,8 @@ func TestClientLeftMeanwhile(t *testing.T) {
 	}
 }
 
-// TestLimiterForIsLogged has LimiterFor fail: with a wrong limit, which is logged once, and without, which is so once a minute.
+// TestLimiterForIsLogged checks how errors of LimiterFor are logged: an invalid limit once, and other
+// errors at most once per minute.
 func TestLimiterForIsLogged(t *testing.T) {
 	t.Parallel()
 	var logged strings.Builder
@@ -257,8 +263,8 @@ func TestLimiterForIsLogged(t *testing.T) {
 	}
 }
 
-// TestDelayIsTold has a request wait for its turn, and another leave while it does: the observer hears of both waits, and
-// of the place that is given back.
+// TestDelayIsTold checks that observers receive an EventWait for a request that waits for its Delay and
+// for one that leaves during its Delay, and an EventCancel for the place that is given back.
 func TestDelayIsTold(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -267,7 +273,7 @@ func TestDelayIsTold(t *testing.T) {
 			heard[e.Kind] = append(heard[e.Kind], e)
 		}))
 		h := httplimit.Middleware(lim, keyfunc.IP())(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-		for range 2 { // the first has no Delay
+		for range 2 { // only the second one has a Delay
 			get(h, "/")
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second/4)

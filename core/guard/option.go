@@ -1,10 +1,10 @@
-// Package guard has what all the adapters have in common for who uses them: the options of a
-// middleware ([Option]: [Skip], [Cost], [CountIf] and so on), the [DeniedError] of a denied
-// request, and [Problem], the body that answers it.
+// Package guard contains what the users of all adapters share: the options of a middleware
+// ([Option]: [Skip], [Cost], [CountIf] and others), the [DeniedError] of a denied request, and
+// [Problem], which returns the body of a response to such a request.
 //
 //	httplimit.Middleware(lim, keyfunc.IP(), guard.CountIf(failed), guard.Headers(guard.IETF))
 //
-// Package adapter below it is for authors of adapters.
+// Authors of adapters use package adapter, which is below this package.
 package guard
 
 import (
@@ -18,49 +18,56 @@ import (
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
-// An Option adjusts a middleware. This package and the adapters have functions that return Options.
-// A middleware panics when it is made if an option is wrong, is given twice, or has no effect
-// because of another option.
+// An Option configures a middleware. This package and the adapters provide functions that return
+// Options. A middleware panics when it is made if an option is invalid, if an option other than
+// [AlsoLimit] is given twice, or if an option has no effect because of another one.
 type Option interface{ option }
 
-// option has the methods of an Option, which are for this module alone.
+// option has the methods of an Option, which only this module can call.
 type option = settings.Option
 
-// An AnswerOption is an [Option] about how requests are answered: the options about headers and
-// Retry-After, and the adapters' OnDenied and OnError, which take handlers of their framework. A
-// middleware takes AnswerOptions like any other Option. The NewAnswerer of an adapter, for handlers
-// that ask a limiter themselves, takes AnswerOptions only.
+// An AnswerOption is an [Option] that only affects how requests are answered: the options about
+// headers and Retry-After, and the options OnDenied and OnError of the adapters, which take
+// handlers of their framework. A middleware accepts AnswerOptions like any other Option. The
+// function NewAnswerer of an adapter, which is for handlers that call a limiter themselves, accepts
+// only AnswerOptions.
 type AnswerOption interface{ answerOption }
 
-// answerOption has the methods of an AnswerOption, which are for this module alone.
+// answerOption has the methods of an AnswerOption, which only this module can call.
 type answerOption = settings.AnswerOption
 
-// Skip lets the requests for which skip returns true pass without a decision: they are not counted,
-// and their responses have no headers about the limit. Clients choose the path, and one route may
-// have several: Fiber takes /LOGIN for /login, unless it is configured otherwise. So skip the paths
-// that need no limit, never all but some.
+// Skip lets the requests for which skip returns true pass without a decision. They are not counted,
+// and their responses have no headers about the limit.
+//
+// Clients choose the path of a request, and several paths may lead to the same route: Fiber serves
+// /login for /LOGIN, too, unless it is configured otherwise. Therefore skip the paths that need no
+// limit; do not skip every path except the ones that need a limit.
 func Skip(skip func(keyfunc.Request) bool) Option {
 	settings.MustFunc(skip == nil, "Skip", "reports which requests to let pass")
 	return settings.NewOption("Skip", func(s *settings.Settings) { s.Skip = skip })
 }
 
-// Cost sets how many units a request costs; the default is 1. A cost of 0 is allowed except during a
-// ban. If the limit is 0, too, the headers say so (X-RateLimit-Limit: 0), because whatever costs more is
-// denied. A negative cost is a mistake: 1 is charged. A cost above the capacity is denied, whatever
-// remains, and has no Retry-After. Each of the two is logged once. A limiter with InFlight gives a
-// request as many slots as it costs: see [core.InFlight].
+// Cost sets how many units a request costs; the default is 1.
 //
-// The ContentLength of net/http is -1 where the client does not say it, as with chunked bodies: a
-// cost by it needs a value of its own for these, or a client avoids the cost.
+// A cost of 0 charges nothing and is admitted except during a ban. If the limit is 0, too, the headers
+// then say X-RateLimit-Limit: 0, because every higher cost is denied. A negative cost is a mistake in
+// the function: 1 is charged instead. A cost above the capacity is denied however much remains, and
+// the response has no Retry-After. The middleware logs the first negative cost and the first cost
+// above the capacity. A limiter with [core.InFlight] gives a request as many slots as it costs.
+//
+// In net/http, ContentLength is -1 if the client does not declare the length, as with chunked
+// bodies. A cost that depends on ContentLength needs a value of its own for these requests;
+// otherwise clients avoid the cost by not declaring the length.
 func Cost(cost func(keyfunc.Request) int64) Option {
 	settings.MustFunc(cost == nil, "Cost", "returns what a request costs")
 	return settings.NewOption("Cost", func(s *settings.Settings) { s.Cost = cost })
 }
 
-// Fallback sets the key of requests that do not have the middleware's own. The default, and the key
-// of requests that do not have this one either, is [keyfunc.Peer]. Behind a proxy that is the
-// proxy's address: all requests without a key would be counted as one, and one client could use up
-// the limit of all others. There use
+// Fallback sets the key function for requests that have no key according to the middleware's own
+// key function. The default is [keyfunc.Peer], which also applies to requests that have no key
+// according to Fallback. Behind a proxy, keyfunc.Peer returns the proxy's address: all requests
+// without a key would share one limit, and one client could use it up for all others. Behind a
+// proxy, use
 //
 //	guard.Fallback(keyfunc.IP(keyfunc.TrustedProxies(...)))
 //
@@ -70,9 +77,9 @@ func Fallback(key keyfunc.Func) Option {
 	return settings.NewOption("Fallback", func(s *settings.Settings) { s.Fallback = key })
 }
 
-// LimiterFor chooses the limiter of a request, such as that of a customer's tier. If it returns
-// nil, the limiter of the middleware decides. A customer's own numbers are those of
-// [core.Limiter.With]:
+// LimiterFor chooses the limiter of each request, such as the limiter for a customer's tier. If the
+// function returns nil, the limiter that the middleware was mounted with decides. To give each
+// customer limits with their own numbers, use [core.Limiter.With]:
 //
 //	guard.LimiterFor(func(r keyfunc.Request) (*core.Limiter, error) {
 //		u, _ := r.Value(userKey{}).(user) // as authenticated
@@ -83,87 +90,102 @@ func Fallback(key keyfunc.Func) Option {
 //		return lim.With(core.TokenBucket(core.PerMinute(perMinute), core.LimitName("requests")))
 //	})
 //
-// With 0 per minute the requests are denied with 429 and no Retry-After; see [core.Limit]. For a
-// customer without a limit return lim.With(core.Unlimited()): the responses then have no headers about
-// a limit.
+// If a customer has 0 requests per minute, their requests are denied with 429 and no Retry-After;
+// see [core.Limit]. For a customer without a limit, return lim.With(core.Unlimited()): the
+// responses then have no headers about a limit.
 //
-// It is called for each request, so the numbers are to be in memory. An error is logged, and
-// answered with 500. Those of With, such as for -1 per minute, are logged once for each message.
+// The function is called for every request that is not skipped, so it should find the numbers in
+// memory. If it returns an error, the error is logged, at most once per minute, and the request is
+// answered with 500. An error that comes from With, such as for -1 requests per minute, is logged
+// once for each message.
 //
-// What is true of the path in [Skip] is true here: to choose by route, use [keyfunc.Request.Route],
-// or mount a middleware on the route.
+// As with [Skip], do not rely on the path, which clients choose: to choose by route, use
+// [keyfunc.Request.Route], or mount a middleware on the route.
 func LimiterFor(limiter func(keyfunc.Request) (*core.Limiter, error)) Option {
 	settings.MustFunc(limiter == nil, "LimiterFor", "chooses the limiter of a request")
 	return settings.NewOption("LimiterFor", func(s *settings.Settings) { s.LimiterFor = limiter })
 }
 
 // CountIf counts only the requests whose response has a status for which count returns true, such
-// as failed logins: each request is reserved first, so that concurrent ones cannot slip through,
-// and charged or not when its response ends. So a limit of 5 also admits at most 5 at a time. count
-// must be safe for concurrent use. It is asked once for each admitted request; a panic is a 500,
-// and a connection that the handler took over a 101. A request whose client leaves before its
-// handler has begun does not count, nor one that an inner middleware answers with 503, because its
-// limiter could not decide.
+// as failed logins. The middleware reserves the cost of each request before its handler runs, so
+// that concurrent requests cannot exceed the limit together. When the response ends, the cost is
+// charged if count returns true, and given back otherwise. A limit of 5 therefore also admits at
+// most 5 requests at a time.
 //
-// The limiter uses [core.Limiter.Reserve], so what is said there of holds applies. The response
-// waits for Redis only where that could decide about the next request. With a LeakyBucket, requests
-// that do not count have had their place, and leave a gap in the queue.
+// count must be safe for concurrent use. It is called once for each admitted request. If the
+// handler panics, the status is 500; if the handler takes over the connection, the status is 101.
+// Two kinds of requests are not counted, without a call of count: those whose client leaves before
+// the handler has begun, and those that an inner middleware answers with 503 because its limiter
+// could not decide.
 //
-// The status is the one that this middleware sees: a middleware further out may change it later, as
-// one that answers 304 by the ETag of the response does.
+// The middleware uses [core.Limiter.Reserve]; see there what happens to units that stay held. The
+// response waits until Redis has settled the cost, unless there is room for at least 16 more such
+// requests. With a [core.LeakyBucket], a request that does not count has already had its place in
+// the queue, and leaves a gap there.
 //
-// A denial by an inner limiter is a response as any other: count is asked about its 429. Limits
-// that are to decide together are given by [AlsoLimit].
+// The status is the one that this middleware sees. A middleware further out may change the status
+// later, for example to 304 because of the ETag of the response.
+//
+// A denial by an inner limiter is a response like any other: count is called with its status, 429.
+// To make several limiters decide together, use [AlsoLimit].
 func CountIf(count func(status int) bool) Option {
 	settings.MustFunc(count == nil, "CountIf", "reports which status counts")
 	return settings.NewOption("CountIf", func(s *settings.Settings) { s.CountIf = func(status, _ int) bool { return count(status) } })
 }
 
-// CostAfter charges what a request really cost, which its handler says with the adapter's SetCost
-// before the response ends, such as the tokens of an answer. Until then [Cost], or 1, is reserved,
-// as an estimate: a request is admitted if that fits. Then the cost is charged, whether it fits or
-// not; 0 has the request not count, such as a login that works. What goes beyond the limit is a
-// debt: requests are denied until it is paid. An estimate of 0 fits, but during a ban.
+// CostAfter charges what a request really cost, such as the tokens of an answer. The handler passes
+// the cost to the SetCost of the adapter before the response ends. Until then, the middleware
+// reserves an estimate, which is [Cost] or else 1, and admits the request if the estimate fits. An
+// estimate of 0 fits except during a ban.
 //
-// If a handler does not call SetCost, the estimate is charged; if it calls it several times, the
-// last cost. A negative cost is a mistake: the estimate is charged; and no more than 1e9 is
-// charged. Either is logged, once. What [CountIf] says of requests whose handler did not begin is
-// true here: they are charged 0, and so is, with CountIf, one that does not count. One that an
-// inner limiter denies is charged the estimate, unless CountIf leaves out 429. Of several
-// middlewares, each with CostAfter charges the cost, and the others ignore it. Where a handler
-// serves several requests in one, serve them one after the other: while they run at the same time,
-// the last cost is that of each.
+// When the response ends, the cost is charged even if less remains. The excess is a debt: requests
+// are denied until it is paid off. A cost of 0 makes a request free, such as a login that succeeds.
 //
-// The limiter uses [core.Limiter.Reserve], so what is said there of holds applies. A LeakyBucket
-// keeps its charge: a limiter of these and InFlight alone is refused.
+// If the handler does not call SetCost, the estimate is charged. If the handler calls SetCost
+// several times, the last cost is charged. A negative cost is a mistake: the estimate is charged
+// instead. If the cost is above 1e9, 1e9 is charged. The first cost that is not allowed is logged.
+//
+// A request whose handler did not begin, as described for [CountIf], is charged 0. So is a request
+// that does not count, if CountIf is given as well. A request that an inner limiter denies is
+// charged the estimate, unless CountIf excludes the status 429. If a request passes several
+// middlewares, each middleware with CostAfter charges the cost, and the others ignore it. If a
+// handler serves several requests within one, let it serve them one after the other: requests that
+// run at the same time are all charged the cost that was set last.
+//
+// The middleware uses [core.Limiter.Reserve]; see there what happens to units that stay held. A
+// [core.LeakyBucket] cannot change a charge, and [core.InFlight] charges nothing: if the limiter
+// has no other limit, the middleware panics when it is made.
 func CostAfter() Option {
 	return settings.NewOption("CostAfter", func(s *settings.Settings) { s.CostAfter = true })
 }
 
-// DryRun decides and charges, but never denies or delays a request, and sets no headers, whatever
-// the other options are: they are for when it is taken away. It serves to try out a limit on live
-// traffic. Handlers see the decision.
+// DryRun decides and charges, but never denies or delays a request, bans no key, and sets no
+// headers, whatever the other options are; they take effect when DryRun is removed. Use it to try
+// out a limit on live traffic. Handlers can read the decision.
 func DryRun() Option {
 	return settings.NewOption("DryRun", func(s *settings.Settings) { s.DryRun = true })
 }
 
-// WaitUpTo has a request that would be denied, but admitted within d, wait for that: from a
-// millisecond to a minute. It is admitted then as any other, or leaves with its client, and nothing
-// stays charged. Others are denied at once, as without it: where it is known that the wait would be
-// longer, where [MaxWaiting] requests wait already, during a ban that ends later, and where the
-// request's own deadline comes before.
+// WaitUpTo lets a request that would be denied wait up to d until it can be admitted; d is 1
+// millisecond to 1 minute. If the client leaves while its request waits, nothing stays charged.
 //
-// Requests with one key are admitted in the order in which they came, as far as one process can
-// know: who comes while others wait goes behind them, and other processes have lines of their own.
-// A slot of [core.InFlight], and what [CountIf] and [CostAfter] reserved, may be given back at any
-// time: requests wait for it until d is over. They are woken when that happens in this process, and
-// else look as [core.Limiter.AcquireWait] does. The context of the waiting is the request's, and
-// each decision has the whole [core.Timeout]: d never chooses the outage policy.
+// A request is denied at once, as without WaitUpTo, if the wait is known to be longer than d, if
+// [MaxWaiting] requests are waiting already, during a ban that ends later, or if the deadline of
+// the request comes before the end of the wait.
 //
-// Who waits is not banned (see [core.Ban]), and who is denied at once may be. With [DryRun] nothing
-// waits. A [core.LeakyBucket] has a queue of its own, whose Burst bounds the wait: a limiter with
-// one is refused, and one that [LimiterFor] returns has requests wait for their Delay alone.
-// Observers are told of one decision for each request, the last one.
+// Requests with the same key are admitted in the order of their arrival, as far as one process
+// knows it: a new request goes behind those that wait, but each process has a queue of its own.
+// Slots of [core.InFlight], and the units that [CountIf] and [CostAfter] reserve, may be given back
+// at any time, so requests wait for them until d is over. They are woken when slots or units are
+// given back in this process, and otherwise try again at intervals, as [core.Limiter.AcquireWait]
+// does. The context of the request bounds the waiting. Each decision may take the whole
+// [core.Timeout]: d never makes the outage policy decide.
+//
+// A request that waits starts no ban (see [core.Ban]); a request that is denied at once may. With
+// [DryRun], no request waits. A [core.LeakyBucket] has a queue of its own, in which [core.Burst]
+// bounds the wait: the middleware panics when it is made if its limiter has one, and a request for
+// which [LimiterFor] returns such a limiter waits for its Delay only. Observers see one decision
+// for each request, the last one.
 func WaitUpTo(d time.Duration) Option {
 	if d < time.Millisecond || d > time.Minute {
 		panic(fmt.Sprintf("guard: WaitUpTo(%v): allowed is 1ms to 1m0s", d))
@@ -171,9 +193,9 @@ func WaitUpTo(d time.Duration) Option {
 	return settings.NewOption("WaitUpTo", func(s *settings.Settings) { s.WaitUpTo = d })
 }
 
-// MaxWaiting bounds how many requests wait by [WaitUpTo] in the limiter of this process at a time,
-// from 1 to a million; the default is 1000. More are denied at once. One key takes no more of the
-// places than are left for all others.
+// MaxWaiting bounds how many requests may wait at a time, because of [WaitUpTo], for the limiter in
+// this process: from 1 to 1,000,000; the default is 1000. Further requests are denied at once. The
+// requests with one key take no more of these places than are left for all other keys.
 func MaxWaiting(n int) Option {
 	if n < 1 || n > 1_000_000 {
 		panic(fmt.Sprintf("guard: MaxWaiting(%d): allowed is 1 to 1000000", n))
@@ -181,24 +203,25 @@ func MaxWaiting(n int) Option {
 	return settings.NewOption("MaxWaiting", func(s *settings.Settings) { s.MaxWaiting = n })
 }
 
-// A HeaderSet is a choice of headers.
+// A HeaderSet selects which headers about the limit a response has.
 type HeaderSet uint8
 
 const (
-	// XRateLimit is X-RateLimit-Limit, -Remaining and -Reset, as GitHub and most APIs since send
-	// them.
+	// XRateLimit selects X-RateLimit-Limit, X-RateLimit-Remaining and X-RateLimit-Reset, which
+	// GitHub and many other APIs send.
 	XRateLimit HeaderSet = 1 << iota
-	// IETF is RateLimit-Policy and RateLimit of draft-ietf-httpapi-ratelimit-headers-11, as
-	// structured fields (RFC 9651). It follows the newest version of the draft, whatever that
-	// changes: its authors think of other names for r and t
+	// IETF selects RateLimit-Policy and RateLimit of draft-ietf-httpapi-ratelimit-headers-11, as
+	// structured fields (RFC 9651). Later versions of this package follow the newest version of the
+	// draft, even if it changes names: its authors consider other names for r and t
 	// (github.com/ietf-wg-httpapi/ratelimit-headers/pull/164).
 	//
-	// Of a limit that admits, t is when it is available in full, or later: what remains, spread
-	// over t, is no faster than the limit itself. Of one that denies it is as Retry-After.
+	// For a limit that admits, t is the time until the limit is available in full, or longer: a
+	// client that spreads what remains over t is no faster than the limit itself. For a limit that
+	// denies, t says when to come back, as Retry-After does.
 	IETF
 )
 
-// Headers chooses the headers of limited responses: XRateLimit (the default), IETF, or both as
+// Headers selects the headers of limited responses: XRateLimit (the default), IETF, or both as
 // XRateLimit|IETF.
 func Headers(sets HeaderSet) AnswerOption {
 	if sets == 0 || sets&^(XRateLimit|IETF) != 0 {
@@ -207,20 +230,20 @@ func Headers(sets HeaderSet) AnswerOption {
 	return settings.NewAnswerOption("Headers", func(s *settings.Settings) { s.Headers.Sets = uint8(sets) })
 }
 
-// HeaderPrefix sets what the names of the three headers of [XRateLimit] begin with, instead of
-// "X-RateLimit-". With HeaderPrefix("X-Rate-Limit-") they are X-Rate-Limit-Limit,
-// X-Rate-Limit-Remaining and X-Rate-Limit-Reset. No other header is renamed: Retry-After and the
-// headers of [IETF] have their names from standards.
+// HeaderPrefix replaces the prefix "X-RateLimit-" in the names of the three headers of
+// [XRateLimit]. With HeaderPrefix("X-Rate-Limit-"), the names are X-Rate-Limit-Limit,
+// X-Rate-Limit-Remaining and X-Rate-Limit-Reset. No other header is renamed: the names of
+// Retry-After and of the headers of [IETF] come from standards.
 //
-// A prefix is 2 to 64 letters, digits and hyphens. It begins with a letter or a digit and ends with
-// a hyphen. It must not begin with "grpc-", which gRPC keeps for itself; upper and lower case are the
-// same. Metadata of gRPC has the names in lower case.
+// A prefix consists of 2 to 64 letters, digits and hyphens, begins with a letter or digit, and ends
+// with a hyphen. It must not begin with "grpc-", in upper or lower case, which gRPC reserves. In
+// the metadata of gRPC, the names are in lower case.
 //
-// Give all middlewares of a request the same prefix: then clients see the limit that leaves them the
-// least. Under prefixes of its own each middleware shows its own limit.
+// Give all middlewares of a request the same prefix: clients then see the limit that leaves them
+// the least. A middleware with a prefix of its own shows its own limit beside the others.
 //
 // For RateLimit-Limit, RateLimit-Remaining and RateLimit-Reset, which the first drafts of the IETF
-// had, give [ResetInSeconds], too: in these drafts the reset is in seconds from now.
+// specified, also give [ResetInSeconds]: in those drafts, the reset is in seconds from now.
 func HeaderPrefix(prefix string) AnswerOption {
 	if !prefixes.MatchString(prefix) || len(prefix) > 64 || strings.HasPrefix(strings.ToLower(prefix), "grpc-") {
 		panic(fmt.Sprintf("guard: HeaderPrefix(%.80q): allowed are 2 to 64 letters, digits and \"-\", from a letter or digit to a \"-\", "+
@@ -231,33 +254,33 @@ func HeaderPrefix(prefix string) AnswerOption {
 
 var prefixes = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9-]*-$`)
 
-// NoHeaders leaves out all headers about the limit, Retry-After included. There is no other option
-// about headers beside it.
+// NoHeaders omits all headers about the limit, including Retry-After. It cannot be combined with
+// another option about headers.
 func NoHeaders() AnswerOption {
 	return settings.NewAnswerOption("NoHeaders", func(s *settings.Settings) { s.Headers.Sets = 0 })
 }
 
-// HeadersOnDenial leaves out the headers about the limit where the request is admitted. It suits a
-// limit against abuse around one that clients are meant to see.
+// HeadersOnDenial omits the headers about the limit from the responses to admitted requests. Use it
+// for an outer limit against abuse that clients need not see beside their own limit.
 func HeadersOnDenial() AnswerOption {
 	return settings.NewAnswerOption("HeadersOnDenial", func(s *settings.Settings) { s.Headers.OnDenial = true })
 }
 
-// ResetInSeconds writes X-RateLimit-Reset, of [XRateLimit], in seconds from now instead of Unix time,
-// whatever its [HeaderPrefix].
+// ResetInSeconds writes the value of X-RateLimit-Reset, or of the header that [HeaderPrefix]
+// renames it to, in seconds from now instead of Unix time.
 func ResetInSeconds() AnswerOption {
 	return settings.NewAnswerOption("ResetInSeconds", func(s *settings.Settings) { s.Headers.Delta = true })
 }
 
-// RetryJitter spreads clients that are denied together: each is told to come back later by a random
-// part of its wait, up to this share of it, which is above 0 and at most 1. With 0.2 the
-// Retry-After of a minute is one of 60 to 72 seconds, and never earlier than without. Below 5 s no
-// whole second is within a fifth: there [RetryAfterMs] alone spreads, as for a 503, whose
-// Retry-After is 1. Denials of any source have it.
+// RetryJitter spreads clients that are denied at the same time: each wait that a client sees is
+// longer by a random part, up to share of the wait. share is above 0 and at most 1. With 0.2, a
+// Retry-After of one minute becomes 60 to 72 seconds; it never becomes shorter. Below 5 seconds, a
+// fifth of the wait is less than a second, so that only [RetryAfterMs] spreads the clients; that
+// includes a 503, whose Retry-After is 1. Denials by the outage policy are spread as well.
 //
-// Within an answer, Retry-After, Retry-After-Ms, the t of IETF's limits that deny and the
-// "retry-after" of a [Problem] have one draw. X-RateLimit-Reset, which says when the whole limit is
-// back, and the [core.Result] stay exact.
+// All waits in one response use the same random number: Retry-After, Retry-After-Ms, the t of the
+// limits of [IETF] that deny, and the "retry-after" of a [Problem]. X-RateLimit-Reset, which says
+// when the whole limit is available again, and the [core.Result] stay exact.
 func RetryJitter(share float64) AnswerOption {
 	if !(share > 0 && share <= 1) { // NaN, too
 		panic(fmt.Sprintf("guard: RetryJitter(%v): allowed is above 0 to 1, such as 0.2 for up to a fifth later", share))
@@ -265,13 +288,14 @@ func RetryJitter(share float64) AnswerOption {
 	return settings.NewAnswerOption("RetryJitter", func(s *settings.Settings) { s.Headers.Jitter = share })
 }
 
-// MaxRetryAfter bounds what clients are told to wait: what is longer is sent as d, or with
-// [RetryJitter] as a little less than d, so that these spread as well. Some clients give up, or
-// ignore what is said, where it is more than a minute. Who comes back too early is denied again.
+// MaxRetryAfter bounds the waits that clients see. A longer wait is sent as d or, with
+// [RetryJitter], as a random wait from d/(1+share) to d. Use it for clients that give up, or ignore
+// the header, if they are to wait for more than a minute. A client that comes back too early is
+// denied again.
 //
-// It bounds all that RetryJitter changes, the RetryAfter of a [DeniedError] and "retry-after" of
-// its [Problem] among them; the Result has the whole wait. What can never be admitted still has no
-// Retry-After. d is in whole seconds, from one on.
+// The bound applies to everything that RetryJitter changes, including the RetryAfter of a
+// [DeniedError] and the "retry-after" of its [Problem]; the [core.Result] keeps the whole wait. A
+// request that can never be admitted still has no Retry-After. d must be whole seconds, at least 1.
 func MaxRetryAfter(d time.Duration) AnswerOption {
 	if d < time.Second || d%time.Second != 0 {
 		panic(fmt.Sprintf("guard: MaxRetryAfter(%v): allowed are whole seconds from 1s", d))
@@ -279,14 +303,14 @@ func MaxRetryAfter(d time.Duration) AnswerOption {
 	return settings.NewAnswerOption("MaxRetryAfter", func(s *settings.Settings) { s.Headers.MaxRetry = d })
 }
 
-// RetryAfterMs adds Retry-After-Ms, in milliseconds, wherever Retry-After is sent. Clients of
-// OpenAI's and Azure's interfaces read it first.
+// RetryAfterMs adds the header Retry-After-Ms, in milliseconds, to every response that has
+// Retry-After. The client libraries of OpenAI and Azure prefer it to Retry-After.
 func RetryAfterMs() AnswerOption {
 	return settings.NewAnswerOption("RetryAfterMs", func(s *settings.Settings) { s.Headers.Millis = true })
 }
 
-// ExposeHeaders lists the headers in Access-Control-Expose-Headers, so that scripts of other
-// origins can read them.
+// ExposeHeaders lists the headers about the limit in Access-Control-Expose-Headers, so that scripts
+// from other origins can read them.
 func ExposeHeaders() AnswerOption {
 	return settings.NewAnswerOption("ExposeHeaders", func(s *settings.Settings) { s.Headers.Expose = true })
 }

@@ -12,11 +12,12 @@ import (
 // ProblemType is the media type of a [Problem].
 const ProblemType = "application/problem+json"
 
-// statusClientGone is that of requests whose client has left, as nginx logs them. net/http has no text
-// for it.
+// statusClientGone is the status that nginx logs for requests whose client has left. net/http has
+// no text for it.
 const statusClientGone = 499
 
-// A problem is problem details (RFC 9457), with the members that extend those of a denied request.
+// A problem is the JSON of problem details (RFC 9457), with the extension members of a denied
+// request.
 type problem struct {
 	Type   string `json:"type"`
 	Title  string `json:"title"`
@@ -27,15 +28,15 @@ type problem struct {
 	RetryAfter       int64    `json:"retry-after,omitempty"` //nolint:tagliatelle // as the draft writes names
 }
 
-// Problem returns the body of a response with status: problem details (RFC 9457), and a newline.
-// Those of a 429 have the type which the IETF draft on rate limit headers registers for exceeded
-// quotas, and during a ban (see [core.Ban]) that for abnormal usage.
+// Problem returns a body for a response with the given status: problem details (RFC 9457) in JSON,
+// and a newline. For a 429, the type is the one that the IETF draft on rate limit headers registers
+// for exceeded quotas or, during a ban (see [core.Ban]), the one for abnormal usage.
 //
-// If err is or wraps a [DeniedError], there are also the names of the limits that denied, as they
-// are in RateLimit-Policy ("violated-policies", of the draft), the capacity ("limit") and the
-// seconds of Retry-After ("retry-after"), unless the middleware has [NoHeaders]. Where a key without
-// a limit is banned (see [core.Unlimited]), there is only "retry-after". Error handlers pass the error
-// that they are given; nil is none.
+// If err is or wraps a [DeniedError], and the middleware does not have [NoHeaders], the body also
+// contains the names of the limits that denied, as they appear in RateLimit-Policy
+// ("violated-policies", which the draft defines), the capacity ("limit") and the seconds of
+// Retry-After ("retry-after"). If a key without a limit is banned (see [core.Unlimited]), there is
+// only "retry-after". Error handlers pass the error that they receive; err may be nil.
 func Problem(status int, err error) []byte {
 	details := problem{Type: "about:blank", Title: http.StatusText(status), Status: status}
 	if status == statusClientGone {
@@ -59,7 +60,7 @@ func Problem(status int, err error) []byte {
 	return append(body, '\n')
 }
 
-// extend adds the members about a denial.
+// extend adds the members about a denial. The caller replaces RetryAfter if the header differs.
 func (p *problem) extend(res *core.Result) {
 	if !res.Unlimited() {
 		for each := range res.All() {

@@ -21,25 +21,25 @@ import (
 	httplimit "github.com/redislimit/redislimit/nethttp"
 )
 
-// A line is a service whose requests wait, in the time of a bubble.
+// A line is a service in which requests wait. It runs in a bubble of synctest.
 type line struct {
 	*testing.T
 
 	lim     *core.Limiter
 	handler http.Handler
-	works   time.Duration // each request does
-	cost    *int64        // of each, unless it is nil
+	works   time.Duration // how long the handler runs
+	cost    *int64        // the argument of SetCost; nil without a call
 	all     sync.WaitGroup
 
 	mu      sync.Mutex
-	answers []string     // such as "200 1s", in the order in which they were given
-	served  []int        // the numbers of requests, in the order in which they were
-	counted map[bool]int // what observers were told
+	answers []string     // such as "1 200 after 1s, retry ", in the order in which they were given
+	served  []int        // the numbers of the requests, in the order in which they were served
+	counted map[bool]int // how many decisions the observer saw, by Result.Allowed
 }
 
 const upTo = 2100 * time.Millisecond
 
-// newLine returns a line whose requests wait for upTo at most, by the header Key.
+// newLine returns a line in which requests wait for at most upTo. The header Key is the key.
 func newLine(t *testing.T, limits []core.Option, opts ...guard.Option) *line {
 	t.Helper()
 	l := &line{T: t, counted: make(map[bool]int)}
@@ -65,7 +65,7 @@ func newLine(t *testing.T, limits []core.Option, opts ...guard.Option) *line {
 	return l
 }
 
-// send sends requests, of which each stands in line before the next comes.
+// send sends one request for each of numbers. A request is sent when the one before it waits.
 func (l *line) send(ctx context.Context, key string, numbers ...int) {
 	l.Helper()
 	for _, n := range numbers {
@@ -94,7 +94,7 @@ func (l *line) take() []string {
 	return answers
 }
 
-// want checks the answers, after all requests have ended.
+// want waits until all requests have ended, and checks the answers.
 func (l *line) want(want ...string) {
 	l.Helper()
 	l.all.Wait()
@@ -106,13 +106,13 @@ func (l *line) want(want ...string) {
 	}
 }
 
-// byTime orders answers by when they were given. Answers given at the same instant are ordered by their requests, because it is chance
-// which goroutine notes its answer first.
+// byTime orders answers by the time at which they were given. Answers given at the same time are ordered
+// by their requests, because it is random which goroutine records its answer first.
 func byTime(a, b string) int {
 	return cmp.Or(cmp.Compare(answeredAfter(a), answeredAfter(b)), strings.Compare(a, b))
 }
 
-// answeredAfter returns how long an answer took, which its text says.
+// answeredAfter returns how long an answer took, according to its text.
 func answeredAfter(answer string) time.Duration {
 	_, rest, _ := strings.Cut(answer, "after ")
 	text, _, _ := strings.Cut(rest, ",")
@@ -120,8 +120,9 @@ func answeredAfter(answer string) time.Duration {
 	return took
 }
 
-// TestWaitUpTo has six requests of one second's rate at once: those wait that are admitted within two, in order, and the
-// others are told at once when they would be. Observers see one decision of each.
+// TestWaitUpTo sends seven requests at once to a limit of two per second. The requests that can be
+// admitted within 2.1 s wait and are served in order; the others are denied at once, with the time when
+// they would be admitted. Observers see one decision for each request.
 func TestWaitUpTo(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -139,7 +140,8 @@ func TestWaitUpTo(t *testing.T) {
 	})
 }
 
-// TestWaitUpToInOrder has a request wait that wants more than the next, for which enough remains already: that goes behind it.
+// TestWaitUpToInOrder sends a request of cost 2 that must wait, and then a request of cost 1 that would
+// fit. The second request must wait behind the first.
 func TestWaitUpToInOrder(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -156,8 +158,9 @@ func TestWaitUpToInOrder(t *testing.T) {
 	})
 }
 
-// TestWaitUpToForWhatIsHeld has requests wait for slots, and for units that others have reserved. They are woken when these are given
-// back. Where that is not soon enough, they wait until the end, and are denied.
+// TestWaitUpToForWhatIsHeld checks that requests wait for slots, and for units that other requests have
+// reserved. They must be woken when these are given back. A request for which this takes too long waits
+// until the end of its time and is denied.
 func TestWaitUpToForWhatIsHeld(t *testing.T) {
 	t.Parallel()
 	window := core.FixedWindow(core.PerDay(1))
@@ -176,7 +179,7 @@ func TestWaitUpToForWhatIsHeld(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				l := newLine(t, c.limits, c.opts...)
-				l.works = 600 * time.Millisecond // now and then a slot is left to other processes for a moment
+				l.works = 600 * time.Millisecond // a process leaves its slots to other processes for about 25 ms every half second
 				if name == "CostAfter" {
 					l.cost = new(int64)
 				}
@@ -194,8 +197,8 @@ func TestWaitUpToForWhatIsHeld(t *testing.T) {
 	}
 }
 
-// TestWaitUpToLeavers has clients leave, of whom one is the first in line and one is not: nobody else waits for longer, and nothing
-// stays charged.
+// TestWaitUpToLeavers checks that clients may leave, from the front of the line and from behind it: no
+// other client waits longer because of that, and nothing stays charged.
 func TestWaitUpToLeavers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -226,15 +229,15 @@ func TestWaitUpToLeavers(t *testing.T) {
 	})
 }
 
-// TestWaitUpToAtOnce has what does not wait.
+// TestWaitUpToAtOnce checks which requests are answered without waiting.
 func TestWaitUpToAtOnce(t *testing.T) {
 	t.Parallel()
 	bucket := []core.Option{core.TokenBucket(core.PerSecond(1), core.Burst(1))}
 	for name, c := range map[string]struct {
 		limits []core.Option
 		opts   []guard.Option
-		within time.Duration // the last request ends by itself
-		want   string        // of the last request
+		within time.Duration // the deadline of the last request
+		want   string        // the answer to the last request
 	}{
 		"DryRun":               {bucket, []guard.Option{guard.DryRun()}, time.Hour, "200 after 0s, retry "},
 		"a later window":       {[]core.Option{core.FixedWindow(core.PerMinute(1))}, nil, time.Hour, "429 after 0s, retry 60"},
@@ -259,7 +262,8 @@ func TestWaitUpToAtOnce(t *testing.T) {
 	}
 }
 
-// TestMaxWaiting has more requests than may wait. A key takes no more places than are left for the others.
+// TestMaxWaiting sends more requests than may wait. A key must not take more places than are left for
+// the others.
 func TestMaxWaiting(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -294,8 +298,8 @@ func TestMaxWaiting(t *testing.T) {
 	})
 }
 
-// TestWaitUpToBans has who waits be banned by nobody, also if that was in vain, and who does not wait be banned as ever. A ban that
-// ends soon enough is waited for.
+// TestWaitUpToBans checks that a request that waits bans no key, even if it waits in vain, and that a
+// request that is denied at once does. A request must wait for the end of a ban if that is near enough.
 func TestWaitUpToBans(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -307,21 +311,21 @@ func TestWaitUpToBans(t *testing.T) {
 		}
 		l.send(t.Context(), "a", 3)
 		l.want("3 200 after 1.5s, retry ")
-		l.send(t.Context(), "a", 4, 5, 6) // the last would have to wait for too long: it bans the key
+		l.send(t.Context(), "a", 4, 5, 6) // 6 would have to wait too long, so it is denied at once and bans the key
 		l.want("6 429 after 0s, retry 60", "4 429 after 1s, retry 59", "5 429 after 1s, retry 59")
 
 		two := guard.Cost(func(keyfunc.Request) int64 { return 2 })
 		l = newLine(t, []core.Option{core.TokenBucket(core.PerSecond(1), core.Burst(2)), core.Ban(time.Minute)}, two)
 		l.send(t.Context(), "a", 0, 1)
 		time.Sleep(time.Second)
-		if res, err := l.lim.Allow(t.Context(), "header:Key:a"); err != nil || !res.Allowed { // so that the wait is in vain
+		if res, err := l.lim.Allow(t.Context(), "header:Key:a"); err != nil || !res.Allowed { // takes the unit for which request 1 waits
 			t.Fatal(res, err)
 		}
 		l.want("0 200 after 0s, retry ", "1 429 after 2s, retry 1")
 	})
 }
 
-// TestWaitUpToReset has a limit be reset: who waits is admitted at once.
+// TestWaitUpToReset checks that a reset of the limit admits a waiting request at once.
 func TestWaitUpToReset(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -335,7 +339,8 @@ func TestWaitUpToReset(t *testing.T) {
 	})
 }
 
-// TestWaitUpToOfQueue has LimiterFor choose a limiter with a queue of its own, which mounting refuses.
+// TestWaitUpToOfQueue checks that LimiterFor may choose a limiter with a LeakyBucket, which must not be
+// the limiter of a middleware with WaitUpTo.
 func TestWaitUpToOfQueue(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -348,7 +353,8 @@ func TestWaitUpToOfQueue(t *testing.T) {
 	})
 }
 
-// TestWaitUpToIsTold has observers be told of each request that waited, and of no other.
+// TestWaitUpToIsTold checks that observers receive an EventWait for each request that waited, and for no
+// other.
 func TestWaitUpToIsTold(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -365,7 +371,7 @@ func TestWaitUpToIsTold(t *testing.T) {
 		leaving, leave := context.WithCancel(t.Context())
 		time.AfterFunc(500*time.Millisecond, leave)
 		l.send(leaving, "k", 3)
-		l.send(t.Context(), "k", 4) // it would wait for too long
+		l.send(t.Context(), "k", 4) // would have to wait too long, so it does not wait
 		l.all.Wait()
 		if want := []string{"500ms false context canceled", "1s true <nil>"}; !slices.Equal(told, want) {
 			t.Errorf("told: %q, want %q", told, want)
@@ -373,7 +379,8 @@ func TestWaitUpToIsTold(t *testing.T) {
 	})
 }
 
-// TestDeadlineInQueue has a crowd reach its deadlines in the queue of a LeakyBucket: it is spread as any other.
+// TestDeadlineInQueue checks that RetryJitter also spreads requests whose deadlines end in the queue of
+// a LeakyBucket, which are answered with 503.
 func TestDeadlineInQueue(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -18,13 +18,14 @@ import (
 	httplimit "github.com/redislimit/redislimit/nethttp"
 )
 
-// logged returns an option that keeps what is logged.
+// logged returns an option that stores what is logged.
 func logged() (core.Option, *check.Log) {
 	log := new(check.Log)
 	return core.Logger(slog.New(slog.NewTextHandler(log, nil))), log
 }
 
-// TestFailuresAreCounted has requests fail as often as clients like: a line a minute says how many did.
+// TestFailuresAreCounted checks that failing requests cannot flood the log: one line per minute says how
+// many requests have failed.
 func TestFailuresAreCounted(t *testing.T) {
 	t.Parallel()
 	fails := errors.New("it fails")
@@ -38,7 +39,7 @@ func TestFailuresAreCounted(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			logger, log := logged()
 			h := httplimit.Middleware(core.MustNewMemory("api", core.FixedWindow(core.PerDay(10)), logger), c.key, c.option)(http.NotFoundHandler())
-			for range 181 { // the last comes after three minutes
+			for range 181 { // the last request comes after three minutes
 				if w := get(h, "/"); w.Code != http.StatusInternalServerError {
 					t.Fatal(w.Code)
 				}
@@ -53,13 +54,13 @@ func TestFailuresAreCounted(t *testing.T) {
 	}
 }
 
-// TestCutOff has requests wait for ten seconds under servers that give a response less or more time. What other adapters
-// do is in httpsuite.
+// TestCutOff checks that there is a warning if a request waits for longer than the server allows.
+// Package httpsuite checks other adapters.
 func TestCutOff(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		server   *http.Server
-		deadline time.Duration // 0: none
+		deadline time.Duration // of the request; 0 without a deadline
 		lines    int
 	}{
 		"less":                       {&http.Server{WriteTimeout: 5 * time.Second}, 0, 1},

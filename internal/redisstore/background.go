@@ -42,11 +42,11 @@ func (s *Store) RunAll(ctx context.Context, all []Background) {
 	servers.Wait()
 }
 
-// maxScripts is the most full scripts of calls in the background in one round trip.
+// maxScripts is how many full scripts one round trip of background calls may have.
 const maxScripts = 16
 
-// sendBackground sends calls to one server: in batches, or a few at the same time if each has to go
-// alone.
+// sendBackground sends calls to one server: in batches or, if each call must be sent alone, up to
+// maxInFlight at a time.
 func (s *Store) sendBackground(ctx context.Context, n *node, calls []Background) {
 	if s.batcher(n) != nil {
 		s.sendGrowingBatches(ctx, n, calls)
@@ -70,9 +70,9 @@ func (s *Store) sendBackground(ctx context.Context, n *node, calls []Background)
 	inFlight.Wait()
 }
 
-// sendGrowingBatches sends calls in one batch after the other. Several batches in flight to a
-// distant server would need new connections, which take too long to make. Instead, each batch is
-// twice as large as the last one, unless the larger ones take longer.
+// sendGrowingBatches sends calls in batches, one after the other. It does not send several at a time,
+// because a distant server would then need new connections, which take too long to make. Instead, each
+// batch is twice as large as the previous one, unless larger batches take longer.
 func (s *Store) sendGrowingBatches(ctx context.Context, n *node, calls []Background) {
 	shortest := s.Timeout
 	for size := s.perScript; len(calls) > 0 && s.awaitUp(ctx, n, calls); {
@@ -107,7 +107,7 @@ func (s *Store) sendChunk(ctx context.Context, n *node, chunk []Background) {
 	for i, err := range s.sendCalls(ctx, n, calls) {
 		switch end := sent[i].End; {
 		case end == nil:
-		case err != nil && !replyLost(err): // nothing was renewed, and may be the next time
+		case err != nil && !replyLost(err): // nothing was renewed, and the call may be tried again
 			end(nil, nil)
 		default:
 			end(calls[i].Handles, err)
@@ -115,8 +115,8 @@ func (s *Store) sendChunk(ctx context.Context, n *node, chunk []Background) {
 	}
 }
 
-// sendCalls sends calls in one round trip, and those that have to go alone once more. It returns
-// the error of each.
+// sendCalls sends calls in one round trip, and then sends the calls that must be sent alone once more.
+// It returns one error for each call.
 func (s *Store) sendCalls(ctx context.Context, n *node, calls []*Call) []error {
 	errs := make([]error, len(calls))
 	batched := len(calls) > 1

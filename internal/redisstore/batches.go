@@ -14,33 +14,35 @@ import (
 	"github.com/redislimit/redislimit/internal/diagnose"
 )
 
-// maxWork bounds the estimated time that Redis spends on one batch, in microseconds. Redis does
-// nothing else meanwhile.
+// maxWork bounds the estimated time that Redis spends on one batch, in microseconds. During that time,
+// Redis does nothing else.
 const maxWork = 1200
 
-// nonPlainFactor is how many times as long a call takes if it is no plain decision: 6 to 11 us for
+// nonPlainFactor is how much longer Redis takes for a call that is not a plain decision: 6 to 11 µs for
 // each limit, in a script with other calls.
 const nonPlainFactor = 3
 
 type batcher = batch.Batcher[*Call]
 
 const (
-	// maxInFlight is how many calls and batches are in flight before others wait: light traffic
-	// need not wait at all then, and on a slow network others wait for a fraction of a round trip.
+	// maxInFlight is how many calls and batches may be in flight before further calls wait. With this
+	// number, light traffic does not wait at all, and on a slow network calls wait for a fraction of a
+	// round trip.
 	maxInFlight = 4
-	// maxBatches is how many may be in flight once one of them is a batch, where round trips are
-	// short: each batch is then twice as large. With one, server and process take turns in being
-	// idle: at 64 callers two do 1.4 times as much, and four no more.
+	// maxBatches replaces maxInFlight if round trips are short and one of those in flight is a batch;
+	// each batch is then twice as large. With one batch in flight, server and process would take turns
+	// being idle: with 64 callers, two batches have 1.4 times the throughput of one, and four no more
+	// than two.
 	maxBatches = 2
-	// maxInFlightOfNode is maxInFlight of a node of a Cluster, which has only some of the callers.
-	// With four its batches were half as large, and a decision of 64 callers on three nodes took a
-	// quarter more of the CPU.
+	// maxInFlightOfNode is maxInFlight for a node of a Cluster, which serves only some of the callers.
+	// With four, the batches were half as large, and the decisions of 64 callers on three nodes took a
+	// quarter more CPU time.
 	maxInFlightOfNode = 2
 )
 
-// batcher returns the batcher of decisions for a server, or nil if each decision is sent alone.
-// Batches are only for go-redis's Client and ClusterClient: for other clients it is not known which
-// keys may be in one script or pipeline.
+// batcher returns the batcher of the decisions for a server, or nil if each decision must be sent alone.
+// Batches are only for redis.Client and redis.ClusterClient: for other clients, it is not known which
+// keys one script or pipeline may have.
 func (s *Store) batcher(n *node) *batcher {
 	if s.MaxBatch == 1 {
 		return nil
@@ -60,6 +62,7 @@ func (s *Store) batcher(n *node) *batcher {
 	return s.addBatcher(n)
 }
 
+// addBatcher makes the batcher of a node, and forgets the batchers of nodes that have left the Cluster.
 func (s *Store) addBatcher(n *node) *batcher {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -75,16 +78,17 @@ func (s *Store) addBatcher(n *node) *batcher {
 	return b
 }
 
+// newBatcher returns a batcher of the decisions that n makes.
 func (s *Store) newBatcher(n *node) *batcher {
 	most := batch.Bound{
 		InFlight: maxInFlight, Batches: maxBatches, Calls: s.MaxBatch, Weight: maxWork,
-		SpreadFrom: s.Timeout / 4, // beyond that, waiting for one round trip before another takes most of a caller's time
+		SpreadFrom: s.Timeout / 4, // with a longer round trip, waiting for another batch first would take most of the caller's time
 	}
 	if s.servers.cluster != nil {
 		most.InFlight = maxInFlightOfNode
 	}
 	return batch.New(most, s.work, func(ctx context.Context, calls []*Call) error {
-		if !n.up() { // each caller waits by itself: see doWhenUp
+		if !n.up() { // each caller waits on its own: see doWhenUp
 			return errNotUp
 		}
 		return s.send(ctx, n, calls, batch.Place[*Call]{}, nil)
@@ -103,13 +107,15 @@ func (s *Store) work(d *Call) int64 {
 	return sum
 }
 
-// execute makes calls in one round trip: by one script if it may have all their keys. If the server
-// refuses that, each call gets ErrRetryAlone. Calls in the background may be more than one script
-// may make; they take several scripts. The error that execute returns is that of all calls; after
-// nil, each call has its own.
+// execute makes calls in one round trip. If one script may have all their keys, it makes them by one
+// script. If the server refuses such a script, each call gets ErrRetryAlone. There may be more calls in
+// the background than one script may make; execute then sends several scripts.
+//
+// An error that execute returns applies to all calls. If execute returns nil, each call has an error of
+// its own.
 func (s *Store) execute(ctx context.Context, n *node, calls []*Call) error {
 	switch {
-	case len(calls) == 1: // below
+	case len(calls) == 1: // sent after the switch
 	case s.servers.cluster != nil && !n.allowsOneScript():
 		n.checkSharding(ctx, s)                  // so that later batches may be one script
 		return s.sendPipelined(ctx, n, 1, calls) // the keys of each call have one hash slot
@@ -135,7 +141,7 @@ func (s *Store) execute(ctx context.Context, n *node, calls []*Call) error {
 	return err
 }
 
-// plainLast returns calls in the order in which scripts take them: plain decisions are the last.
+// plainLast returns calls in the order that scripts expect: plain decisions come last.
 func plainLast(calls []*Call) []*Call {
 	if !slices.ContainsFunc(calls, func(d *Call) bool { return !d.plain() }) {
 		return calls
@@ -154,9 +160,10 @@ func plainLast(calls []*Call) []*Call {
 // A pipeliner is a client that sends several commands at once.
 type pipeliner interface{ Pipeline() redis.Pipeliner }
 
-// pipelined sends the commands that queue adds, over the connections that single commands use, too:
-// it watches no keys. go-redis 9.23 has another pool for pipelines, and the first connection of
-// that pool to a distant server would take longer than a batch may.
+// pipelined sends the commands that queue adds. It uses a transaction's connection, without watching
+// keys, because that one comes from the same pool as the connections of single commands. go-redis 9.23
+// has another pool for pipelines, and the first connection of that pool to a distant server would take
+// longer than a batch may.
 func pipelined(ctx context.Context, client pipeliner, queue func(redis.Pipeliner)) error {
 	if c, ok := client.(*redis.Client); ok {
 		return c.Watch(ctx, func(tx *redis.Tx) error { return pipelined(ctx, tx, queue) })
@@ -167,7 +174,7 @@ func pipelined(ctx context.Context, client pipeliner, queue func(redis.Pipeliner
 	return err
 }
 
-// sendPipelined makes calls in one round trip by several scripts, each for size of them.
+// sendPipelined makes calls in one round trip by several scripts, each of which makes up to size calls.
 func (s *Store) sendPipelined(ctx context.Context, n *node, size int, calls []*Call) error {
 	client, ok := s.servers.client.(pipeliner)
 	if !ok {
@@ -185,10 +192,10 @@ func (s *Store) sendPipelined(ctx context.Context, n *node, size int, calls []*C
 	lastErr, replied := pipeErr, false
 	for i, chunk := range chunks {
 		err := cmds[i].Err()
-		if err == nil && cmds[i].Val() == nil { // a hook of the client gave an error to nobody but Exec
+		if err == nil && cmds[i].Val() == nil { // a hook of the client has returned an error that go-redis did not set on the commands
 			err = lastErr
 		}
-		if size == 1 && diagnose.HasCode(err, "NOSCRIPT") { // to send scripts one after the other would take many round trips
+		if size == 1 && diagnose.HasCode(err, "NOSCRIPT") { // sending the whole scripts one after the other would take many round trips
 			setRetryAlone(chunk)
 			replied = true
 			continue
@@ -213,9 +220,9 @@ func (s *Store) sendPipelined(ctx context.Context, n *node, size int, calls []*C
 // A partError is the error of all calls in one of several scripts of a round trip.
 type partError struct{ error }
 
-// replied reads the reply to calls, or the error that came instead. If the server refused calls
-// that shared a script, each of them gets ErrRetryAlone, and replied returns nil. A lone call is
-// not refused so.
+// replied reads the reply to calls, or handles the error that came instead. If the server refused calls
+// that shared a script, each call gets ErrRetryAlone, and replied returns nil. lone says that there was
+// only one call, which is never sent again in this way.
 func (s *Store) replied(n *node, calls []*Call, reply []int64, err error, lone bool) error {
 	switch {
 	case err == nil:
@@ -241,13 +248,13 @@ func (s *Store) replied(n *node, calls []*Call, reply []int64, err error, lone b
 	return err
 }
 
-// setRetryAlone makes each of calls be sent again, alone.
+// setRetryAlone records that each of calls must be sent again, alone.
 func setRetryAlone(calls []*Call) {
 	for _, d := range calls {
 		d.err = batch.ErrRetryAlone
 	}
 }
 
-// refused reports whether the server has refused a script before it ran, because of one of its
-// keys. If a command in a running script is refused, the error has another code.
+// refused reports whether the server has refused a script because of one of its keys, before the script
+// ran. If a command of a running script is refused, the error has another code.
 func refused(err error) bool { return diagnose.HasCode(err, "CROSSSLOT", "NOPERM", "TRYAGAIN") }

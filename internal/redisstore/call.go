@@ -12,8 +12,8 @@ import (
 	"github.com/redislimit/redislimit/internal/diagnose"
 )
 
-// A Call is one call about one key: what it asks for, and where the reply is written. It may
-// outlive its caller, which may leave before the reply comes.
+// A Call is one call about one key: its operation, and the memory for the reply. A Call may outlive its
+// caller, which may leave before the reply comes.
 type Call struct {
 	Limits *Limits
 	Key    string
@@ -25,9 +25,9 @@ type Call struct {
 	// before the call they are meaningless.
 	Answers []algorithm.Answer
 
-	next *Call // the call for the next limiter, in a Store of Together; or nil
+	next *Call // the call for the next limiter if several decide together; otherwise nil
 
-	err    error               // of this call alone, after a round trip that succeeded
+	err    error               // the error of this call alone; valid after a round trip that succeeded
 	self   [1]*Call            // the call itself, so that sending it alone allocates no slice
 	inline [1]algorithm.Answer // room for one answer, which spares an allocation; or the Ban, if the limiter has bans
 }
@@ -45,8 +45,8 @@ func NewCall(l *Limits, k string, c algorithm.HoldCall) *Call {
 	return d
 }
 
-// Ban returns the ban of the key. It is stored in inline: a field of its own would make each Call
-// larger by 16 bytes.
+// Ban returns the ban of the key. The ban is stored in inline, because a field of its own would make
+// each Call 16 bytes larger.
 func (d *Call) Ban() algorithm.Ban {
 	if d.Limits.bans == nil {
 		return algorithm.Ban{}
@@ -54,27 +54,28 @@ func (d *Call) Ban() algorithm.Ban {
 	return d.inline[0].Ban()
 }
 
-// Decide evaluates each limit for the units of the call. If all admit them, it charges or holds
-// them as the operation says. While the server is down the error is [health.ErrDown].
+// Decide evaluates each limit for the units of the call. If all limits admit the units, Decide charges
+// or holds them, depending on the operation. While the server is down, the error is [health.ErrDown].
 //
-// Decide returns after the timeout at the latest. If the server cannot run the script, it may take
+// Decide returns after the timeout at the latest. If the server cannot run the script, Decide may take
 // up to one timeout more to ask the server for its version. If ctx has an earlier deadline, Decide
-// returns the error of ctx then, and what the call holds is freed when the reply comes. Decide may
-// send a call although ctx has ended: a caller that does not want that must check.
+// returns the error of ctx then, and the units and slots that the call holds are freed when the reply
+// comes. Decide may send a call although ctx has already ended: a caller that does not want this must
+// check ctx first.
 func (s *Store) Decide(ctx context.Context, d *Call) error {
 	if d.Handles != nil {
-		d.M = algorithm.NewHoldID() // by which slots can be freed even if the reply is lost
+		d.M = algorithm.NewHoldID() // slots can be freed by this id even if the reply is lost
 	}
 	return s.doWhenUp(ctx, d, s.deadlines.timer())
 }
 
 // End carries out an OpSettle, OpRefund or OpRelease, at most once, and then calls ended, unless ended
-// is nil. It does so even if ctx has ended: a ctx that ends before the timeout only bounds how long the
-// caller waits.
+// is nil. It sends the call even if ctx has ended: a ctx that ends before the timeout only bounds how
+// long the caller waits.
 //
-// If such a caller comes while too many others have left calls behind, End returns ErrQueue at once. It
-// then sends nothing and does not call ended. After any other error, including an ErrQueue of a call
-// that waited for a batch, ended has been called or will be.
+// If the ctx of a caller ends before the timeout, and too many others have left calls behind, End
+// returns ErrQueue at once. It then sends nothing and does not call ended. After any other error,
+// including an ErrQueue of a call that waited for a batch, ended has been called or will be.
 func (s *Store) End(ctx context.Context, d *Call, ended func()) error {
 	sent := ctx
 	if ctx.Done() != nil {
@@ -95,12 +96,12 @@ func (s *Store) End(ctx context.Context, d *Call, ended func()) error {
 // doThen sends d, and then calls ended, unless ended is nil.
 func (s *Store) doThen(ctx context.Context, d *Call, ended func()) error {
 	if ended != nil {
-		defer ended() // also where a hook of the client ends the goroutine
+		defer ended() // even if a hook of the client ends the goroutine
 	}
 	return s.doWhenUp(ctx, d, s.deadlines.timer())
 }
 
-// Reset forgets what was charged to k, and keeps what is held.
+// Reset forgets everything that was charged to k, and keeps the units and slots that are held.
 func (s *Store) Reset(ctx context.Context, l *Limits, k string) error {
 	return s.doWhenUp(ctx, NewCall(l, k, algorithm.HoldCall{Op: algorithm.OpReset}), s.deadlines.timer())
 }
@@ -115,15 +116,15 @@ func (s *Store) Block(ctx context.Context, l *Limits, k string, lasts int64, atL
 	return s.doWhenUp(ctx, NewCall(l, k, c), s.deadlines.timer())
 }
 
-// hasLessTime reports whether ctx ends before a call that begins now, or has ended.
+// hasLessTime reports whether ctx has ended, or will end before a call that begins now.
 func (s *Store) hasLessTime(ctx context.Context) bool {
 	deadline, ok := ctx.Deadline()
 	return (ok && time.Until(deadline) < s.Timeout) || ctx.Err() != nil
 }
 
-// doWhenUp sends d: at once if its server is up, or else as soon as the server is up. What the
-// server did not get, or did not carry out, is sent again, so d is carried out at most once. The
-// caller waits until its timer.
+// doWhenUp sends d at once if its server is up, and otherwise as soon as the server is up. If the server
+// did not receive d, or did not carry it out, doWhenUp sends d again, so d is carried out at most once.
+// The caller waits until its timer ends.
 func (s *Store) doWhenUp(ctx context.Context, d *Call, until *sharedTimer) error {
 	n := s.servers.of(ctx, s, d.Key)
 	err := errNotUp
@@ -150,8 +151,8 @@ const (
 	maxRetryPause = 20 * time.Millisecond
 )
 
-// beforeRetry returns nil when d, which ended with failed, is to be sent again. Otherwise it
-// returns the error for the caller.
+// beforeRetry waits until d, which failed with the error failed, can be sent again, and then returns
+// nil. If d must not be sent again, it returns the error for the caller.
 func (s *Store) beforeRetry(ctx context.Context, n *node, d *Call, failed error, pause time.Duration, until *sharedTimer) error {
 	switch {
 	case errors.Is(failed, batch.ErrRetryAlone):
@@ -175,15 +176,15 @@ func (s *Store) beforeRetry(ctx context.Context, n *node, d *Call, failed error,
 	return cmp.Or(ctx.Err(), failed)
 }
 
-// notDone reports whether err says that the server has received a call and not carried it out:
-// because it shared a script with others, or because a hash slot that is moving has only some of
-// its keys. The call is then to be sent again, alone.
+// notDone reports whether err says that the server has received a call but not carried it out, because
+// the call shared a script with others, or because a hash slot is being moved and the server has only
+// some of the keys. Such a call must be sent again, alone.
 func notDone(err error) bool {
 	return errors.Is(err, batch.ErrRetryAlone) || diagnose.HasCode(err, "TRYAGAIN")
 }
 
-// attempt sends d once: in a batch if enough calls are in flight, and by itself otherwise, or if
-// unbatched is set. The caller waits until its timer.
+// attempt sends d once. It sends d in a batch if enough calls are in flight, and alone otherwise or if
+// unbatched is set. The caller waits at most until the timer until ends.
 func (s *Store) attempt(ctx context.Context, n *node, d *Call, until *sharedTimer, unbatched bool) error {
 	b := s.batcher(n)
 	if b == nil || unbatched {
@@ -206,9 +207,9 @@ func (s *Store) attempt(ctx context.Context, n *node, d *Call, until *sharedTime
 	return d.err
 }
 
-// tooLate returns the error of a decision whose time has ended while it waited for its batch. It
-// says what took most of the time: this process, if the server has answered other batches
-// meanwhile, or the server.
+// tooLate returns the error of a decision whose time ended while it waited for its batch. The error says
+// what took most of the time: this process, if the server has answered other batches meanwhile, and
+// otherwise the server.
 func (s *Store) tooLate(a batch.Abandoned, since time.Time) error {
 	answers := a.LastReply.Sub(since) > s.Timeout/4
 	switch unsent := a.Started.IsZero(); {
@@ -222,7 +223,7 @@ func (s *Store) tooLate(a batch.Abandoned, since time.Time) error {
 	return s.timeoutError()
 }
 
-// wrote reports whether d, to which Redis has replied, has charged or held units.
+// wrote reports whether d has charged or held units. Redis must have replied to d.
 func (d *Call) wrote() bool {
 	charges := d.Op == algorithm.OpCharge || d.Op == algorithm.OpReserve
 	for o := d; charges && o != nil; o = o.next {
@@ -231,11 +232,11 @@ func (d *Call) wrote() bool {
 	return charges && d.N > 0
 }
 
-// Admitted reports whether all limits of d admit.
+// Admitted reports whether all limits of d admit its units.
 func (d *Call) Admitted() bool {
 	return !slices.ContainsFunc(d.Answers, func(a algorithm.Answer) bool { return !a.Admits })
 }
 
-// plain reports whether d is a decision that holds nothing. Scripts decide it faster than any other
-// call.
+// plain reports whether d is a decision that holds nothing. Scripts make plain decisions faster than all
+// other calls.
 func (d *Call) plain() bool { return d.Op <= algorithm.OpCharge && !d.Limits.hasSlots }

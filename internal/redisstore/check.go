@@ -16,11 +16,12 @@ import (
 	"github.com/redislimit/redislimit/internal/diagnose"
 )
 
-// checkTime is how long a check may take at least. A connection to a distant server may need as long.
+// checkTime is the minimum time for which Check waits. A connection to a distant server may take that
+// long.
 const checkTime = 5 * time.Second
 
-// Check makes the server decide once, on keys that nothing else uses. It returns why the server
-// cannot decide, or what an operator should change although it can.
+// Check makes the server decide once, on keys that nothing else uses. If the server cannot decide, Check
+// returns the reason as an error. Otherwise it returns what an operator should change nevertheless.
 func (s *Store) Check(ctx context.Context) (advice []string, cannot error) {
 	began := time.Now()
 	err := batch.Catch(func() error {
@@ -67,8 +68,8 @@ for _, name in ipairs(ARGV) do
 end
 return missing`
 
-// missingRights says which commands of the scripts the Redis user may not run. It returns "" if
-// there are none, or if it cannot find out.
+// missingRights says which commands of the scripts the Redis user may not run. It returns "" if the user
+// may run all of them, or if missingRights cannot find out.
 func (s *Store) missingRights(ctx context.Context) string {
 	commands := regexp.MustCompile(`redis\.p?call\('([A-Z]+)'`)
 	args := []any{"eval", tryCommands, 1, s.head + "~check}:~check"}
@@ -85,12 +86,12 @@ func (s *Store) missingRights(ctx context.Context) string {
 	return "the Redis user may not run " + strings.ToLower(strings.Join(slices.Sorted(slices.Values(cmd.Val())), ", "))
 }
 
-// advice returns what is wrong with a server that decides. It leaves out what the Redis user may
-// not ask for.
+// advice returns what is wrong with a server that can decide. It leaves out everything that the Redis
+// user has no right to ask.
 func (s *Store) advice(ctx context.Context) (all []string) {
 	options := s.servers.options
 	all = append(all, s.adviceOnOptions()...)
-	if missing := s.missingRights(ctx); missing != "" { // the one decision of Check needed only some of them
+	if missing := s.missingRights(ctx); missing != "" { // the decision that Check made needed only some of the commands
 		all = append(all, missing+", which other decisions need: docs/operating.md lists what it must be allowed")
 	}
 	if s.servers.cluster == nil && options != nil {
@@ -106,7 +107,7 @@ func (s *Store) advice(ctx context.Context) (all []string) {
 	return all
 }
 
-// adviceOnServers looks at the settings of all servers at the same time, at most for checkTime.
+// adviceOnServers looks at the settings of all servers at the same time, for at most checkTime.
 func (s *Store) adviceOnServers(ctx context.Context) []string {
 	var mu sync.Mutex
 	var all []string
@@ -120,7 +121,7 @@ func (s *Store) adviceOnServers(ctx context.Context) []string {
 		})
 		return nil
 	})
-	mu.Lock() // a server that did not answer in time may still answer
+	mu.Lock() // a server that did not answer in time may still add its advice
 	defer mu.Unlock()
 	return slices.Sorted(slices.Values(all))
 }
@@ -147,7 +148,7 @@ func adviceOf(ctx context.Context, client *redis.Client, idle time.Duration) (al
 	return all
 }
 
-// tolerableSkew is how far apart the clocks of Redis and of this process may be.
+// tolerableSkew is the difference between the clocks of Redis and of this process that is accepted.
 const tolerableSkew = 2 * time.Second
 
 // adviceOnClock compares the server's clock with the clock of this process, from which the Date
@@ -163,7 +164,7 @@ func adviceOnClock(ctx context.Context, client *redis.Client) string {
 	if behind := began.Sub(theirs); behind > 0 {
 		ahead, direction = behind, "behind"
 	}
-	if ahead < tolerableSkew { // the least difference, whenever between began and ended the server has read its clock
+	if ahead < tolerableSkew { // ahead is the least difference: the server read its clock between began and ended
 		return ""
 	}
 	return fmt.Sprintf("the server's clock is %v %s that of this process: clients compare X-RateLimit-Reset, which goes by the server's clock, "+
@@ -193,7 +194,7 @@ func (s *Store) adviceOnOptions() (all []string) {
 	return all
 }
 
-// eachServer calls f for each server that has keys.
+// eachServer calls f for each server that stores keys.
 func (s *Store) eachServer(ctx context.Context, f func(context.Context, *redis.Client) error) {
 	switch c := s.servers.client.(type) {
 	case *redis.Client:

@@ -17,22 +17,22 @@ import (
 )
 
 const (
-	// maxCleanups bounds how many calls wait to be freed. What more calls hold is left to expire.
+	// maxCleanups bounds how many cleanups wait. If there are more, the holds are left to expire.
 	maxCleanups = 10_000
-	// cleanupPause is the time until the next attempt if a server is down.
+	// cleanupPause is the pause before the next attempt if a server is down.
 	cleanupPause = 50 * time.Millisecond
 )
 
-// cleanups are the calls that free what is held for callers that have left.
+// cleanups sends the calls that free what is held for callers that have left.
 type cleanups struct {
 	mu      sync.Mutex
 	waiting []cleanup
-	freeing bool // a goroutine sends what waits
-	sending int  // goroutines that Close waits for: that one, those of End and those of Later
+	freeing bool // a goroutine is sending the cleanups in waiting
+	sending int  // how many goroutines Close waits for: this goroutine, and the goroutines of End and Later
 }
 
-// A cleanup is a call that frees what another call holds. It is useless after until: what is held
-// has expired then.
+// A cleanup is a call that frees the units and slots that another call holds. They expire at until;
+// after that the cleanup is useless.
 type cleanup struct {
 	limits *Limits
 	key    string
@@ -40,9 +40,9 @@ type cleanup struct {
 	until  time.Time
 }
 
-// freeUnclaimed frees what is held for d if nobody takes its reply: the caller has left or got an
-// error. What a plain decision has charged stays charged. If the reply is lost, only slots are
-// freed, by the id that their caller chose; units are left to expire.
+// freeUnclaimed frees the units and slots that d holds if nobody takes the reply, because the caller has
+// left or received the error err. A charge of a plain decision stays. If the reply is lost, only slots
+// are freed, by the id that the caller chose for them, and units are left to expire.
 func (s *Store) freeUnclaimed(d *Call, err error) {
 	call, holds := d.undo(err)
 	if !holds {
@@ -55,21 +55,22 @@ func (s *Store) freeUnclaimed(d *Call, err error) {
 	s.freeLater(d, call, time.Duration(longest)*time.Microsecond)
 }
 
-// freeLater makes a call about the key of d in the background, once, unless it cannot be sent
-// within the given time.
+// freeLater makes a call about the key of d in the background, once. It gives up if the call cannot be
+// sent within the given time.
 func (s *Store) freeLater(d *Call, call algorithm.HoldCall, within time.Duration) {
 	s.cleanups.add(s, cleanup{d.Limits, d.Key, call, time.Now().Add(within)})
 }
 
-// callerLeft frees what is held for d, whose caller left before the round trip ended with err.
-// After an error, finish or failEach has freed it before.
+// callerLeft frees what is held for d, whose caller left before the round trip ended with err. If err is
+// not nil, finish or failEach has already done this.
 func (s *Store) callerLeft(d *Call, err error) {
 	if err == nil && d.err == nil {
 		s.freeUnclaimed(d, nil)
 	}
 }
 
-// undo returns the call that frees what d holds. It reports false if d holds nothing.
+// undo returns the call that frees what d holds after d ended with err. It returns false if d holds
+// nothing.
 func (d *Call) undo(err error) (call algorithm.HoldCall, holds bool) {
 	if d.Handles == nil || d.Op != algorithm.OpCharge && d.Op != algorithm.OpReserve {
 		return call, false
@@ -127,8 +128,8 @@ func (cs *cleanups) add(s *Store, c cleanup) {
 	}
 }
 
-// note adds a cleanup to those that wait. It reports whether the caller has to start free, because
-// no goroutine does that yet.
+// note adds a cleanup to the ones that wait. It reports whether the caller must start free, because no
+// goroutine is running it.
 func (cs *cleanups) note(c cleanup) bool {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
@@ -144,8 +145,8 @@ func (cs *cleanups) note(c cleanup) bool {
 	return true
 }
 
-// begin counts a goroutine that Close is to wait for, until end. It reports false if there are too
-// many.
+// begin counts a goroutine for which Close waits, until the goroutine calls end. It returns false, and
+// counts nothing, if there are too many.
 func (cs *cleanups) begin() bool {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
@@ -156,9 +157,9 @@ func (cs *cleanups) begin() bool {
 	return true
 }
 
-// Later runs f, which makes a call to Redis, in a goroutine that Close waits for, and then calls
-// ended with the error of f. It runs nothing and reports false if there are too many such
-// goroutines, or if only callers may make calls.
+// Later runs f, which makes a call to Redis, in a goroutine for which Close waits, and then calls ended
+// with the error of f. If there are too many such goroutines, or if only callers may make calls, Later
+// runs nothing and returns false.
 func (s *Store) Later(f func() error, ended func(error)) bool {
 	if s.OnlyCallers || !s.cleanups.begin() {
 		return false
@@ -170,6 +171,7 @@ func (s *Store) Later(f func() error, ended func(error)) bool {
 	return true
 }
 
+// end ends the count of a goroutine that begin has counted.
 func (cs *cleanups) end() {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
@@ -215,7 +217,7 @@ func (cs *cleanups) free(s *Store) {
 	}
 }
 
-// wait waits until no goroutine is counted any more, at most for the given time.
+// wait waits until no counted goroutine is running, but no longer than the given time.
 func (cs *cleanups) wait(longest time.Duration) {
 	for end := time.Now().Add(longest); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		cs.mu.Lock()

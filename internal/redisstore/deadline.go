@@ -9,16 +9,17 @@ import (
 	"github.com/redislimit/redislimit/internal/batch"
 )
 
-// A deadlineContext has the values of a caller's context, and ends with a timer that many calls
-// share, so that a timeout costs a call next to nothing. It does not end with the caller's context,
-// because a call may outlive its caller.
+// A deadlineContext has the values of a caller's context, but ends with a timer. Many calls share a
+// timer, so that a timeout costs a call almost nothing. A deadlineContext does not end with the caller's
+// context, because a call may outlive its caller.
 type deadlineContext struct {
 	context.Context //nolint:containedctx // deadlineContext is a context itself
 
 	*sharedTimer
 }
 
-// A sharedTimer ends all calls that begin within a short time of each other: a 64th of their timeout.
+// A sharedTimer ends the calls that begin within a short time of each other: within 1/64 of their
+// timeout. It therefore ends a call up to 1/64 of the timeout early.
 type sharedTimer struct {
 	began, deadline time.Time
 	done            chan struct{}
@@ -29,7 +30,7 @@ func (t *sharedTimer) endsBefore(other *sharedTimer) bool {
 	return t != nil && t.deadline.Before(other.deadline)
 }
 
-// Deadline returns when the call has to end.
+// Deadline returns the time at which the call ends.
 func (c deadlineContext) Deadline() (time.Time, bool) { return c.deadline, true }
 
 // Done returns a channel that is closed at the deadline.
@@ -62,6 +63,7 @@ func (d *deadlines) at(now time.Time) *sharedTimer {
 	return t
 }
 
+// next returns a new timer, unless another goroutine has just made one.
 func (d *deadlines) next(now time.Time) *sharedTimer {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -90,6 +92,7 @@ func (s *Store) boundedByCtx(ctx context.Context, f func(context.Context) error)
 	return batch.Beside(ctx, func() error { return f(ctx) }, nil)
 }
 
+// isClosed reports whether c is closed.
 func isClosed(c <-chan struct{}) bool {
 	select {
 	case <-c:

@@ -12,12 +12,12 @@
 //	together.go   Together: decides for several limiters by one script
 //	call.go       Call: one call about one key; sends it again if that is safe
 //	wire.go       the arguments of scripts (Redis keys, numbers, costs), and how replies are read
-//	send.go       sends one round trip: who waits for it and for how long, and how its end is recorded
+//	send.go       sends one round trip: which goroutine waits for it, how long, and how its end is recorded
 //	batches.go    calls that share a round trip, in one script or in a pipeline of scripts
 //	script.go     a script as a command, and EVAL after NOSCRIPT
 //	deadline.go   deadlines of calls and callers, by timers that many of them share
 //	sha1.go       the digest of a script, which FIPS mode may forbid; sha1_go125.go is for Go before 1.26
-//	options.go    the client's options that may end a call before its timeout
+//	options.go    which options of the client may end a call before its timeout
 //	fault.go      how the failure of a call is recorded
 //	cleanup.go    frees what is held for callers that have left
 //	background.go calls that no caller waits for, many in one script: renewals, settlements of leases

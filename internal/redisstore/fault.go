@@ -21,17 +21,16 @@ var (
 	// ErrSentLate says that a decision waited in this process for most of its time before it was
 	// sent. The server is not at fault.
 	ErrSentLate = errors.New("too many decisions are waiting in this process: this one was sent late")
-	// errHeldUp says that a decision was not sent because the server has not answered those before.
-	// That is the server's fault.
+	// errHeldUp says that a decision was not sent because the server has not answered earlier ones.
+	// The server is at fault.
 	errHeldUp = errors.New("not sent: redis does not answer what was sent before")
 	// errNotUp is the error of a decision that was not sent because its server is not up. doWhenUp
 	// makes the decision wait until the server is up, or known to be down.
 	errNotUp error = unsentError{health.ErrDown}
 )
 
-// outcome returns what the error of a call says about its server, and the error for the caller. The
-// call began at began and was given the time given. A reply that cannot be read is the fault of one
-// key.
+// outcome returns what the error of a call says about its server, and the error for the caller. The call
+// began at began, and could take the time given. A reply that cannot be read concerns only one key.
 func (s *Store) outcome(err error, given time.Duration, began time.Time) (health.Outcome, error) {
 	if errors.Is(err, algorithm.ErrPartly) || errors.Is(err, algorithm.ErrReply) {
 		return health.Rejected, err
@@ -43,7 +42,7 @@ func (s *Store) outcome(err error, given time.Duration, began time.Time) (health
 	return o, err
 }
 
-// explain adds to an error what an operator can do about it. It may have to ask the server for its
+// explain adds to err what an operator can do about it. To find that out, it may ask the server for its
 // version.
 func (s *Store) explain(ctx context.Context, err error) error {
 	return diagnose.Explain(err, s.servers.cluster != nil, func() string {
@@ -65,10 +64,11 @@ type unsentError struct{ error }
 
 func (e unsentError) Unwrap() error { return e.error }
 
+// isUnsent reports whether err is the error of a command that the server has not received.
 func isUnsent(err error) bool { return err != nil && errors.As(err, new(unsentError)) }
 
-// unsent marks the error of a single command that could not be sent completely, so that it is sent
-// again.
+// unsent marks the error of a single command that could not be sent completely, so that the command is
+// sent again.
 func unsent(err error) error {
 	if err == nil {
 		return nil
@@ -80,8 +80,8 @@ func unsent(err error) error {
 	return err
 }
 
-// failed records that a call failed that began at began, and returns the error for its caller. The
-// hooks get the values of ctx. A hook of the client that panicked says nothing about the server.
+// failed records the failure of a call that began at began, and returns the error for its caller. The
+// hooks receive the values of ctx. If a hook of the client panicked, this says nothing about the server.
 func (s *Store) failed(ctx context.Context, n *node, d *Call, err error, began time.Time) error {
 	if hook := (*batch.HookError)(nil); errors.As(err, &hook) {
 		if s.Hooks.HookPanicked != nil {
@@ -102,8 +102,8 @@ func (s *Store) failed(ctx context.Context, n *node, d *Call, err error, began t
 	return err
 }
 
-// noteMoving notes an error of a hash slot that is being moved. It reports whether the move, to
-// which the error belongs, has caused errors for too long.
+// noteMoving records an error of a hash slot that is being moved. It reports whether the move has caused
+// errors for too long.
 func (s *Servers) noteMoving(now time.Time) (tooLong bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -115,9 +115,9 @@ func (s *Servers) noteMoving(now time.Time) (tooLong bool) {
 }
 
 const (
-	// slotsStuckAfter is how long errors of moving hash slots go on before they are reported.
+	// slotsStuckAfter is how long a move of hash slots may cause errors before they are reported.
 	slotsStuckAfter = 3 * time.Second
-	// movingPause is the time without such errors after which the next error counts as one of a new
+	// movingPause is how long such errors must stop before the next one counts as the error of a new
 	// move.
 	movingPause = time.Minute
 )

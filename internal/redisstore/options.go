@@ -2,18 +2,18 @@ package redisstore
 
 import "github.com/redis/go-redis/v9"
 
-// optionsOf returns the options of the connections of a client, or nil for a client that is not
-// go-redis's own. In these options go-redis has replaced what the user gave: -1 of the user's is 0
-// here. ReadTimeout and WriteTimeout are
+// optionsOf returns the options of the connections of a client, or nil if the client is not one of
+// go-redis. They are the user's options after go-redis has replaced some values: a user's -1 is 0 here.
+// ReadTimeout and WriteTimeout mean:
 //
-//	positive  the longest that it waits for a step of a call, if the context does not end before
-//	0         as long as the context lasts
-//	negative  for ever: go-redis sets no deadline, whatever the context and ContextTimeoutEnabled say
+//	positive  a step of a call takes at most that long, and no longer than the context lasts
+//	0         a step of a call takes at most as long as the context lasts
+//	negative  nothing bounds a call, whatever the context and ContextTimeoutEnabled say
 func optionsOf(client Client) *redis.Options {
 	var given *redis.Options
 	switch c := client.(type) {
 	case *redis.Client:
-		return c.Options() // a client replaces what it was given by this
+		return c.Options() // already with the replaced values
 	case *redis.ClusterClient:
 		o := c.Options()
 		given = &redis.Options{
@@ -33,14 +33,14 @@ func optionsOf(client Client) *redis.Options {
 	default:
 		return nil
 	}
-	node := redis.NewClient(given) // as the clients of its nodes are made; it connects to nothing
+	node := redis.NewClient(given) // go-redis makes the clients of the nodes in the same way; this one never connects
 	defer func() { _ = node.Close() }()
 	return node.Options()
 }
 
-// endsWithContext reports whether a client of these options ends a call when its context does. While
-// it makes a connection it calls functions of the user, which may take as long as they like: one that
-// gets a password from elsewhere does not even get a context.
+// endsWithContext reports whether a client with these options ends a call when its context ends. A
+// client with user functions that run while a connection is made does not: they may take any time, and
+// some, such as CredentialsProvider, do not even get a context.
 func endsWithContext(o *redis.Options) bool {
 	if o == nil || !o.ContextTimeoutEnabled || o.ReadTimeout < 0 || o.WriteTimeout < 0 {
 		return false

@@ -38,7 +38,7 @@ func (p prober) Probe(ctx context.Context, lastError error) (health.Outcome, err
 		})
 	})
 	switch {
-	case err == nil, errors.Is(err, errMoved) && p.node == p.node.servers.whole: // a Cluster as a whole is never replaced: it has got its topology
+	case err == nil, errors.Is(err, errMoved) && p.node == p.node.servers.whole: // a Cluster as a whole is never replaced: the probe has loaded its topology
 		return health.Answered, nil
 	case errors.Is(err, errMoved):
 		return health.Replaced, nil
@@ -52,11 +52,14 @@ func (p prober) Probe(ctx context.Context, lastError error) (health.Outcome, err
 // errMoved is the error of a probe that finds the keys of its server on another one.
 var errMoved = errors.New("another server has the keys")
 
-// dial makes a connection of its own and closes it if the client's pool has failed to make one: after a
-// few failures the pool tries only once a second, and a name that does not resolve occupies a place in
-// the pool for seconds. If the server did not answer, and the client does not end calls in time, dial
-// also sends a PING: otherwise each probe would keep a connection of the pool for seconds, until none
-// is left.
+// dial tests the connection to the server outside the client's pool, if the last error was a failure to
+// connect, or a timeout while the pool has no idle connection. After a few failures, the pool tries to
+// connect only once per second, and a host name that does not resolve occupies a place in the pool for
+// seconds.
+//
+// dial makes a connection and closes it. After a timeout, if the client does not end calls in time, dial
+// also sends a PING: otherwise each probe would keep a connection of the pool for seconds, until none is
+// left.
 func (p prober) dial(ctx context.Context, lastError error) error {
 	client := p.node.client.Value()
 	timedOut := diagnose.IsTimeout(lastError)
@@ -88,7 +91,7 @@ const (
 )
 
 // Address returns the server's address. For the master behind Sentinel it is the address in the last
-// error, or that of a new connection.
+// error, or else the address that a new connection has reached.
 func (p prober) Address(ctx context.Context, lastError error) string {
 	client := p.node.client.Value()
 	if p.node.addr != failoverAddr || client == nil {

@@ -11,8 +11,8 @@ type Client interface {
 	Process(ctx context.Context, cmd redis.Cmder) error
 }
 
-// A script is a Lua script. It is sent as its digest, by which Redis knows scripts that it has run
-// before, or as a whole. The fields are of type any because they become arguments of a command.
+// A script is a Lua script. It is sent by its digest, if Redis has run it before, or as a whole. The
+// fields have the type any because they become arguments of a command.
 type script struct {
 	verb, body any // "evalsha" and the digest, or "eval" and the source
 	source     any
@@ -29,8 +29,8 @@ func newScript(source string, undeclared bool) script {
 // scriptArgs is how many arguments come before the keys. The method command fills them in.
 const scriptArgs = 3
 
-// command returns the command that runs the script, if Redis has it, on as many keys as are given.
-// The first scriptArgs of args are filled in.
+// command returns the command that runs the script by its digest. It fills in the first scriptArgs of
+// args; after them come the given number of keys, and then the other arguments.
 func (s script) command(ctx context.Context, args []any, keys int) onceCmd {
 	args[0], args[1], args[2] = s.verb, s.body, keys
 	if s.undeclared {
@@ -40,10 +40,10 @@ func (s script) command(ctx context.Context, args []any, keys int) onceCmd {
 	return s.newCommand(ctx, args)
 }
 
-// newCommand returns the command of these arguments. With undeclared keys it goes to the server
-// that has the first of the keys, and is never redirected, unlike a command with declared keys.
-// After a redirect, a server would also decide on keys of a slot that is moving to it and that have
-// not arrived yet.
+// newCommand returns a command with the given arguments. If the script has undeclared keys, the command
+// goes to the server of the first key and, unlike a command with declared keys, is never redirected.
+// After a redirect, a server would also decide on keys that have not arrived yet, of a hash slot that is
+// being moved to it.
 func (s script) newCommand(ctx context.Context, args []any) onceCmd {
 	cmd := onceCmd{redis.NewIntSliceCmd(ctx, args...)}
 	if s.undeclared {
@@ -52,18 +52,17 @@ func (s script) newCommand(ctx context.Context, args []any) onceCmd {
 	return cmd
 }
 
-// eval runs the script and returns its reply. loaded, if it is not nil, is called if Redis does not
-// have the script.
+// eval runs the script and returns its reply. If Redis does not know the script, eval calls loaded,
+// unless loaded is nil.
 func (s script) eval(ctx context.Context, client Client, args []any, keys int, loaded func(context.Context)) ([]int64, error) {
 	cmd := s.command(ctx, args, keys)
 	sendErr := client.Process(ctx, cmd)
 	reply, err := s.reply(ctx, client, cmd, sendErr, loaded)
-	return reply, unsent(err) // not so for a pipeline, which may have sent some of its commands: see sendPipelined
+	return reply, unsent(err) // a pipeline may have sent some of its commands, so sendPipelined does not do this
 }
 
-// reply returns the reply to cmd, which was sent and returned err. It sends the whole script with
-// EVAL only if Redis has replied that it does not have the script, so that no decision is made
-// twice.
+// reply returns the reply to cmd, which was sent and returned err. It sends the whole script with EVAL
+// only if Redis has replied that it does not know the script, so that no decision is made twice.
 func (s script) reply(ctx context.Context, client Client, cmd onceCmd, err error, loaded func(context.Context)) ([]int64, error) {
 	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
 		if loaded != nil {

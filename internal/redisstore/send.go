@@ -9,13 +9,13 @@ import (
 	"github.com/redislimit/redislimit/internal/batch"
 )
 
-// A roundTrip is calls that are sent together.
+// A roundTrip is a group of calls that are sent together.
 type roundTrip struct {
 	node  *node
 	calls []*Call
-	place batch.Place[*Call] // among the calls in flight, of a call that does not wait for a batch
+	place batch.Place[*Call] // the place among the calls in flight, of a call that does not wait for a batch
 	began time.Time
-	end   *sharedTimer // ends when the server should have answered
+	end   *sharedTimer // ends when the time of the server is over
 }
 
 // send sends calls to a server in one round trip and records how that ended. It returns the error
@@ -53,21 +53,20 @@ func (s *Store) send(ctx context.Context, n *node, calls []*Call, place batch.Pl
 	})
 }
 
-// sendBeside sends a round trip in a goroutine of its own, and waits for it as long as the caller
-// does.
+// sendBeside sends a round trip in a goroutine of its own, and waits as long as the caller can.
 //
-// Until trip.end somebody waits for the reply: the caller, or a goroutine once the caller has left.
-// After that the goroutine that sends is abandoned. It holds a connection of the client's pool
+// Until trip.end, either the caller waits for the reply or, after the caller has left, a goroutine does.
+// After trip.end, nobody waits for the goroutine that sends. It keeps a connection of the client's pool
 // until the client gives up, so there are no more such goroutines than the pool has connections.
 //
-// What the calls hold is freed if no caller gets it:
+// Units and slots that the calls hold are freed if no caller gets the reply:
 //
 //	the round trip fails, or ends too late             by finish
 //	the round trip succeeds after its caller has left  by callerLeft
 //	the round trip succeeds after trip.end             by endedLate
 //
-// In the last case finish has freed slots before. That is harmless: it frees them by the id of
-// their hold, which no other hold has, and does not know of anything else that is held.
+// In the last case, finish has already freed slots. Freeing them twice is harmless: both times, the
+// slots are named by the id of their hold, which no other hold has.
 func (s *Store) sendBeside(ctx context.Context, trip roundTrip, callerEnd *sharedTimer) error {
 	connectEnd := trip.end
 	if trip.node.health.SlowToConnect() {
@@ -99,7 +98,7 @@ func (s *Store) sendBeside(ctx context.Context, trip roundTrip, callerEnd *share
 	return cmp.Or(ctx.Err(), s.timeoutError())
 }
 
-// endedLate gets the outcome of a round trip that finish has recorded as a timeout.
+// endedLate records the outcome of a round trip that finish has already recorded as a timeout.
 func (s *Store) endedLate(trip roundTrip, err error) {
 	if err == nil {
 		trip.node.health.Answered(trip.began, trip.calls[0].wrote())
@@ -136,8 +135,8 @@ func (s *Store) finish(ctx context.Context, trip roundTrip, wait func() error) e
 	return err
 }
 
-// failEach records the failures of calls that have an error of their own. One script of several may
-// have failed: that is one failure of the server, and not one for each call in the script.
+// failEach records the failures of calls that have errors of their own. If one of several scripts has
+// failed, this counts as one failure of the server, not as one for each call in the script.
 func (s *Store) failEach(ctx context.Context, trip roundTrip) {
 	var known map[*partError]error
 	for _, d := range trip.calls {
@@ -161,9 +160,9 @@ func (s *Store) failEach(ctx context.Context, trip roundTrip) {
 	}
 }
 
-// freeAllUnclaimed frees what the calls of a round trip hold that ended with err, and whose replies
-// nobody takes. The error of a call itself may be read only if err is nil: after an error an
-// abandoned goroutine may still write to the call.
+// freeAllUnclaimed frees what the calls of a round trip hold if nobody takes their replies. err is the
+// error of the round trip. Only if it is nil may the errors of the calls be read: after an error, an
+// abandoned goroutine may still write to the calls.
 func (s *Store) freeAllUnclaimed(calls []*Call, err error) {
 	for _, d := range calls {
 		if err == nil {

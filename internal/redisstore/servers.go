@@ -18,14 +18,14 @@ import (
 	"github.com/redislimit/redislimit/internal/hook"
 )
 
-// Servers is what this process knows of the servers behind one client. All limiters over the client
-// share it, so that only one of them has to find out that a server is down.
+// Servers is the knowledge of this process about the servers behind one client. All limiters over the
+// client share it, so that only one of them has to find out that a server is down.
 type Servers struct {
 	client       Client
-	cluster      *redis.ClusterClient // or nil
-	ring         *redis.Ring          // or nil
-	options      *redis.Options       // see optionsOf; or nil
-	ctxDeadlines bool                 // the client itself ends a call with its context
+	cluster      *redis.ClusterClient // client, if it is one; otherwise nil
+	ring         *redis.Ring          // client, if it is one; otherwise nil
+	options      *redis.Options       // see optionsOf; may be nil
+	ctxDeadlines bool                 // whether the client ends a call with its context
 
 	whole         *node // the single server, a Cluster before its topology is known, or a client whose nodes are unknown
 	topologyKnown atomic.Bool
@@ -33,27 +33,27 @@ type Servers struct {
 	reloadedAt    atomic.Int64                     // when the topology was last reloaded because a node was down; since created
 	byAddr        atomic.Pointer[map[string]*node] // the nodes of a Cluster, the shards of a Ring; copied when it changes
 
-	timeout   time.Duration // of all Stores
+	timeout   time.Duration // the timeout of all Stores
 	listeners health.Listeners
 
 	mu       sync.Mutex
 	stores   []weak.Pointer[Store] // some of them may be closed
-	unclosed atomic.Int64          // how many Stores were not closed, also of those that were garbage-collected
+	unclosed atomic.Int64          // how many Stores have not been closed, including garbage-collected ones
 
 	// movingSince and movingLast are the times of the first and the last error of the current move of
 	// hash slots: errors that are no more than movingPause apart belong to one move.
 	movingSince, movingLast time.Time
 }
 
-// A node is what this process knows of one server: its health, and whether one script may have the
-// keys of several decisions. The server is a single one, a node of a Cluster or a shard of a Ring.
-// One more node, Servers.whole, stands for all servers of a client that are not told apart.
+// A node is the knowledge of this process about one server: its health, and whether one script may have
+// the keys of several decisions. The server is a single one, a node of a Cluster or a shard of a Ring.
+// Servers.whole is one more node. It stands for all servers of a client whose servers are unknown.
 type node struct {
 	addr    string
-	client  weak.Pointer[redis.Client] // of this server; nil for a Cluster or Ring as a whole, and other clients
+	client  weak.Pointer[redis.Client] // the client of this server; nil for a whole Cluster or Ring, and for other clients
 	servers *Servers
 	health  *health.Monitor
-	gone    atomic.Bool // it is no longer part of the Cluster
+	gone    atomic.Bool // whether the server has left the Cluster
 
 	sharding sharding
 
@@ -70,6 +70,7 @@ const (
 	defaultProbeKey = "~probe"
 )
 
+// newNode returns the node of the server at addr. client is nil if the server has no client of its own.
 func newNode(s *Servers, addr string, client *redis.Client) *node {
 	n := &node{addr: addr, servers: s, key: defaultProbeKey}
 	pool := assumedPoolSize
@@ -80,7 +81,7 @@ func newNode(s *Servers, addr string, client *redis.Client) *node {
 	return n
 }
 
-// up reports whether decisions are sent to the server.
+// up reports whether decisions may be sent to the server.
 func (n *node) up() bool { return n.health.Up() }
 
 // awaitUp waits for the server on behalf of a decision on k: see [health.Monitor.Await].
@@ -109,7 +110,7 @@ func (n *node) probeKey() string {
 	return n.key
 }
 
-// shared has the Servers of each client and Timeout. It keeps neither of them alive.
+// shared contains the Servers of each pair of client and timeout. It keeps neither alive.
 var shared = struct {
 	sync.Mutex
 
@@ -123,9 +124,8 @@ type sharedKey struct {
 	timeout time.Duration
 }
 
-// serversOf returns the Servers of client, which all limiters over the client share. For a client
-// that is not go-redis's own, nothing is known that tells it from another: each NewStore gets a
-// Servers of its own.
+// serversOf returns the Servers of client, which all limiters over the client share. Two clients that
+// are not of go-redis cannot be compared, so each NewStore gets a Servers of its own for such a client.
 func serversOf(client Client, timeout time.Duration) *Servers {
 	key := sharedKey{timeout: timeout}
 	switch c := client.(type) {
@@ -149,7 +149,7 @@ func serversOf(client Client, timeout time.Duration) *Servers {
 	return s
 }
 
-// forgetServers removes the entry of Servers that are no longer used.
+// forgetServers removes the entry of a Servers that is no longer used.
 func forgetServers(key sharedKey) {
 	shared.Lock()
 	defer shared.Unlock()
@@ -176,8 +176,8 @@ func newServers(client Client, timeout time.Duration) *Servers {
 	return s
 }
 
-// add notes a new Store, whose Hooks are notified of outages until it closes. It is subscribed before
-// another goroutine can find it.
+// add adds a new Store, whose Hooks are notified of outages until it closes. The Store is subscribed
+// before another goroutine can find it.
 func (s *Servers) add(st *Store) {
 	st.subscription = s.listeners.Subscribe(&st.Hooks.ServerChanged)
 	s.unclosed.Add(1)
@@ -189,7 +189,8 @@ func (s *Servers) add(st *Store) {
 	s.stores = append(s.stores, weak.Make(st))
 }
 
-// storeClosed makes each server notify a Store that has closed, and stop probing once none is open.
+// storeClosed is called after a Store has closed. It makes each server that is down notify the Store
+// that the outage is over for it, and stop probing if no Store is open.
 func (s *Servers) storeClosed() {
 	s.whole.health.Refresh()
 	for _, n := range *s.byAddr.Load() {
@@ -210,8 +211,8 @@ func (s *Servers) openStores() []*Store {
 	return open
 }
 
-// anOpenStore returns a Store with which a server can be probed, or nil. Any Store will do: which
-// server has the Redis keys of a user's key does not depend on the Store.
+// anOpenStore returns a Store with which a server can be probed, or nil. Any Store will do, because the
+// server of a user's key is the same for all Stores.
 func (s *Servers) anOpenStore() *Store {
 	if open := s.openStores(); len(open) > 0 {
 		return open[0]
@@ -219,11 +220,11 @@ func (s *Servers) anOpenStore() *Store {
 	return nil
 }
 
-// of returns the server that has st's Redis keys of the user's key k.
+// of returns the server that has the Redis keys of the user's key k in st.
 func (s *Servers) of(ctx context.Context, st *Store, k string) *node {
 	var client *redis.Client
 	switch {
-	case s.cluster != nil && s.topologyKnown.Load(): // before that MasterForKey would make a call of its own
+	case s.cluster != nil && s.topologyKnown.Load(): // before that, MasterForKey would make a call to the Cluster
 		client, _ = s.cluster.MasterForKey(ctx, st.slotKey(k))
 	case s.ring != nil:
 		client, _ = s.ring.GetShardClientForKey(st.slotKey(k))
@@ -238,8 +239,8 @@ func (s *Servers) of(ctx context.Context, st *Store, k string) *node {
 	return s.addNode(addr, client)
 }
 
-// probeClient returns the client with which to probe n. It reports moved if another server has the
-// keys of k now. It may have to ask a Cluster, so it is for the background only.
+// probeClient returns the client with which to probe n. It returns moved if another server now has the
+// keys of k. It may make a call to a Cluster, so only background goroutines may call it.
 func (s *Servers) probeClient(ctx context.Context, n *node, st *Store, k string) (client Client, moved bool) {
 	var owner *redis.Client
 	var err error
@@ -264,10 +265,10 @@ func (s *Servers) probeClient(ctx context.Context, n *node, st *Store, k string)
 	}
 }
 
-// reloadTopology makes go-redis read a Cluster's topology again while a node is down, which
-// go-redis itself would do once a minute. It does not use ReloadState, which reads only once at a
-// time: a node that hangs would block it until go-redis's ReadTimeout, while each ForEachMaster
-// reads by itself.
+// reloadTopology makes go-redis read the topology of a Cluster again while a node is down. go-redis
+// itself would read it once per minute. reloadTopology does not use ReloadState, of which only one can
+// run at a time: a node that hangs would block all reading until the ReadTimeout of go-redis, whereas
+// each ForEachMaster reads the topology independently.
 func (s *Servers) reloadTopology(ctx context.Context) {
 	now := int64(time.Since(s.created))
 	last := s.reloadedAt.Load()
@@ -281,8 +282,8 @@ func (s *Servers) reloadTopology(ctx context.Context) {
 	}
 }
 
-// addNode returns the node of a server, and makes it if it is not known. It is forgotten once
-// go-redis has forgotten the server's client.
+// addNode returns the node of a server. It makes the node if there is none yet, and forgets it when
+// go-redis forgets the server's client.
 func (s *Servers) addNode(addr string, client *redis.Client) *node {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -303,6 +304,7 @@ func (s *Servers) addNode(addr string, client *redis.Client) *node {
 	return n
 }
 
+// forget removes the node at addr.
 func (s *Servers) forget(addr string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -314,7 +316,7 @@ func (s *Servers) forget(addr string) {
 	s.byAddr.Store(&next)
 }
 
-// reloadPause is the least time between two readings of a Cluster's topology because a node is down.
+// reloadPause is the minimum time between two readings of a Cluster's topology because of a failed node.
 const reloadPause = time.Second
 
 // Servers returns the state of each server behind the client, as far as this process knows.

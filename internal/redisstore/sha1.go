@@ -8,8 +8,8 @@ import (
 	"encoding/hex"
 )
 
-// Digest returns the digest by which Redis knows a script. It is a name and secures nothing, so
-// that it is allowed where the process is held to FIPS 140 (GODEBUG=fips140=only).
+// Digest returns the digest by which Redis knows a script. The digest is only a name and protects
+// nothing, so it may be used even in a process that enforces FIPS 140 (GODEBUG=fips140=only).
 func Digest(source string) (digest string) {
 	fips140.WithoutEnforcement(func() {
 		sum := sha1.Sum([]byte(source))

@@ -7,8 +7,8 @@ import (
 	"encoding/hex"
 )
 
-// Digest returns the digest by which Redis knows a script, or "" where the process is held to FIPS
-// 140 (GODEBUG=fips140=only): Go panics there, and each call sends the whole script.
+// Digest returns the digest by which Redis knows a script. It returns "" in a process that enforces FIPS
+// 140 (GODEBUG=fips140=only), in which Go panics; each call then sends the whole script.
 func Digest(source string) (digest string) {
 	defer func() {
 		if recover() != nil {

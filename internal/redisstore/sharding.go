@@ -17,29 +17,29 @@ import (
 	"github.com/redislimit/redislimit/internal/diagnose"
 )
 
-// A sharding is what is known of one server: whether one script may have the keys of several
+// A sharding is the knowledge about one server, whether one script may have the keys of several
 // decisions.
 //
 // What looks like one server may be a proxy in front of several. Some proxies (twemproxy, Envoy in
-// ring-hash mode) route a script by its first key and do not look at the others. The other keys of
-// a batch would then be counted on the wrong server, without any error. So before the first script
-// with the keys of several decisions, checkSharding finds out whether the server sees all keys.
+// ring-hash mode) route a script by its first key and ignore the others. The other keys of a batch would
+// then be counted on the wrong server, without any error. Therefore, before the first script with the
+// keys of several decisions, checkSharding finds out whether the server sees all keys.
 //
-// A server of a Cluster refuses a script whose keys have several hash slots. It runs a script that
-// does not declare its keys and gets them as arguments: Redis 6.0 to 8.0 and Valkey 8.1 do so if
-// the script has no line with flags. They check each command of the script as if it were sent
-// alone, so that a decision on a key that has moved fails by itself and charges nothing. Other
-// servers may refuse such a script, or run it on one of several parts. They get a pipeline of
+// A server of a Cluster refuses a script whose declared keys have several hash slots. Redis 6.0 to 8.0
+// and Valkey 8.1 run a script that receives its keys as arguments, without declaring them, if the script
+// has no line with flags. They check each command of such a script as if the command were sent alone: a
+// decision on a key that has moved fails without affecting the other decisions, and charges nothing.
+// Other servers may refuse such a script, or run it on one of several parts. They get a pipeline of
 // scripts.
 type sharding struct {
 	state atomic.Int32
 	mu    sync.Mutex
-	check *shardingCheck // in flight, or the last one
+	check *shardingCheck // the check in flight, or else the last one
 }
 
-// A shardingCheck is one attempt to find out.
+// A shardingCheck is one attempt to find out the sharding of a server.
 type shardingCheck struct {
-	done  chan struct{} // closed when it has ended
+	done  chan struct{} // closed when the attempt has ended
 	ended time.Time
 	err   error
 }
@@ -47,19 +47,19 @@ type shardingCheck struct {
 // The states of a sharding.
 const (
 	shardingUnknown int32 = iota
-	oneScript             // one script may have them
-	separateScripts       // no script may
+	oneScript             // one script may have the keys of several decisions
+	separateScripts       // no script may have the keys of several decisions
 )
 
 const (
-	// shardingKeys is how many temporary keys the check has. A proxy before two servers, one of
-	// which has a tenth of the keys, has all of them on one in 1 of 800 checks.
+	// shardingKeys is how many temporary keys a check uses. If a proxy keeps a tenth of its keys on one
+	// of two servers, 1 of 800 checks does not notice that there are two.
 	shardingKeys = 64
-	// shardingTries is how many keys are tried to find enough that are on one server of a Cluster.
+	// shardingTries is how many keys are tried to find enough keys of one server of a Cluster.
 	shardingTries = 100 * shardingKeys
-	// shardingTTL is how long keys last that could not be deleted.
+	// shardingTTL is when the temporary keys expire if they cannot be deleted.
 	shardingTTL = 10 * time.Second
-	// shardingPause is the time from an attempt that failed to the next one.
+	// shardingPause is the time between a failed attempt and the next one.
 	shardingPause = time.Second
 )
 
@@ -67,6 +67,7 @@ const (
 // decisions.
 func (n *node) needsSeparateScripts() bool { return n.sharding.state.Load() == separateScripts }
 
+// setSeparateScripts records that no script may have the keys of several decisions.
 func (n *node) setSeparateScripts() { n.sharding.state.Store(separateScripts) }
 
 // allowsOneScript reports whether it is known that one script may have the keys of several decisions.
@@ -119,7 +120,7 @@ func (n *node) checkSharding(ctx context.Context, st *Store) *shardingCheck {
 	ctx = context.WithoutCancel(ctx)
 	go func() {
 		defer close(check.done)
-		check.err = batch.Catch(func() error { // a hook of the client may panic: here nobody else would recover
+		check.err = batch.Catch(func() error { // a hook of the client may panic, and nothing else recovers in this goroutine
 			return st.bounded(ctx, n.health.CallTimeout(), func(ctx context.Context) error {
 				state, err := n.detectSharding(ctx, client, st.head)
 				n.sharding.state.CompareAndSwap(shardingUnknown, state)
@@ -139,7 +140,7 @@ for _, key in ipairs(KEYS) do
 end
 return seen`
 
-// changeKeys is a script that does the same with keys that are not declared, and changes them to 2.
+// changeKeys is a script that does the same with undeclared keys, and sets the keys to 2.
 const changeKeys = `
 local seen = 0
 for _, key in ipairs(ARGV) do
@@ -148,13 +149,13 @@ for _, key in ipairs(ARGV) do
 end
 return seen`
 
-// detectSharding writes keys of several hash slots of the server, each by a command of its own,
-// finds out whether one script sees all of them, and deletes them. This takes one round trip, and
-// no command that a decision does not need.
+// detectSharding writes keys of several hash slots of the server, each by a command of its own, finds
+// out whether one script sees all of them, and deletes them. This takes one round trip, and only
+// commands that decisions also need.
 func (n *node) detectSharding(ctx context.Context, client pipeliner, head string) (int32, error) {
 	keys := n.shardingCheckKeys(ctx, head)
 	if len(keys) < 2 {
-		return shardingUnknown, nil // a server with few slots
+		return shardingUnknown, nil // the server has few hash slots
 	}
 	var eval *redis.Cmd
 	gets := make([]*redis.StringCmd, len(keys))
@@ -172,7 +173,7 @@ func (n *node) detectSharding(ctx context.Context, client pipeliner, head string
 		} else {
 			eval = pipe.Eval(ctx, countKeys, keys)
 		}
-		for i, k := range keys { // they could also have been evicted before the script
+		for i, k := range keys { // whether the keys exist, which may also have been evicted before the script ran
 			gets[i] = pipe.Get(ctx, k)
 			pipe.Del(ctx, k)
 		}
@@ -189,21 +190,21 @@ func (n *node) detectSharding(ctx context.Context, client pipeliner, head string
 	return separateScripts, nil
 }
 
-// allChanged reports whether single commands have seen what changeKeys wrote.
+// allChanged reports whether single commands saw what changeKeys wrote.
 func allChanged(gets []*redis.StringCmd) bool {
 	return !slices.ContainsFunc(gets, func(get *redis.StringCmd) bool { return get.Val() != "2" })
 }
 
-// refusesUndeclared reports whether err comes from a server that does not run scripts with
-// undeclared keys of several slots, and not only from one key that has just moved.
+// refusesUndeclared reports whether err comes from a server that runs no script with undeclared keys of
+// several hash slots. The error about a single key that has just moved is not such an error.
 func refusesUndeclared(err error) bool {
 	var reply redis.Error
 	return errors.As(err, &reply) && strings.HasPrefix(reply.Error(), "ERR ") && !strings.Contains(reply.Error(), "non local key")
 }
 
-// shardingCheckKeys returns keys of the server that no decision has: the keys of decisions continue
-// after the brace. Each key has a random text of its own, because hashes that proxies use
-// (fnv1a_64) are nearly the same for texts that differ only in their last characters.
+// shardingCheckKeys returns keys of the server that no decision uses: the keys of decisions continue
+// after the brace. Each key contains a random text, because the hash functions of some proxies
+// (fnv1a_64) return nearly the same for texts that differ only in their last characters.
 func (n *node) shardingCheckKeys(ctx context.Context, head string) []string {
 	keys := make([]string, 0, shardingKeys)
 	for range shardingTries {

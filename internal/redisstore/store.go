@@ -18,14 +18,14 @@ import (
 	"github.com/redislimit/redislimit/internal/health"
 )
 
-// A Config says how a [Store] decides.
+// A Config configures a [Store].
 type Config struct {
-	Prefix, Limiter string           // the Redis keys begin with both
-	Limits          *Limits          // each Call brings its own, of the same kinds; these are for scripts, batch sizes, probes and Others
-	Timeout         time.Duration    // bounds how long a caller waits, and how long the server may take
+	Prefix, Limiter string           // every Redis key begins with Prefix and Limiter
+	Limits          *Limits          // for the scripts, batch sizes, probes and Others; a Call brings Limits of its own, of the same kinds
+	Timeout         time.Duration    // how long a caller waits at most, and how long the server may take
 	MaxBatch        int              // the most decisions in one round trip; 1 means that none share
 	Clock           func() time.Time // the clock of this process, for limits that need it; nil means time.Now
-	Hooks           *Hooks           // or nil. The pointer identifies the limiter: Stores with the same one are notified once
+	Hooks           *Hooks           // may be nil. The pointer identifies the limiter: Stores with the same one are notified once
 
 	// OnlyCallers is for tests that need a fixed order of calls. A call that leaves something to be
 	// freed frees it before it returns, Later runs nothing, and Background makes one call after the
@@ -34,11 +34,11 @@ type Config struct {
 	OnlyCallers bool
 }
 
-// Hooks notify a limiter of what happens to its calls and servers. Any of them may be nil. The
-// goroutine that notices an event calls the hook. For ServerChanged this is the goroutine of
-// package health that watches the server.
+// Hooks notify a limiter of what happens to its calls and servers. Any hook may be nil. A hook is called
+// by the goroutine that notices the event. For ServerChanged, this is the goroutine of package health
+// that watches the server.
 type Hooks struct {
-	// ScriptLoaded is called when Redis does not have a script, before it is sent as a whole.
+	// ScriptLoaded is called when Redis does not know a script, before the whole script is sent.
 	ScriptLoaded func(ctx context.Context)
 	// CallFailed is called once for each call that failed, and once for a batch that failed as a
 	// whole. Errors of hash slots that are being moved count only after slotsStuckAfter. notServer
@@ -56,26 +56,26 @@ type Store struct {
 	Config
 
 	servers *Servers
-	limits  []algorithm.Member // of the limiter, or of all limiters of a Store of Together
+	limits  []algorithm.Member // the limits of the limiter, or of all limiters if Together made the Store
 	form    algorithm.Form
-	stores  []*Store // of the limiters that decide together; otherwise the Store itself
+	stores  []*Store // the Stores that decide together; otherwise only the Store itself
 
 	limitersWithBans int // how many of these limiters have bans
 
 	script      script // for one call
 	batchScript script // for several calls
 	mixedScript script // for several calls whose limits have different numbers
-	perScript   int    // the most calls of one unit that are not plain in one script
+	perScript   int    // how many calls that cost one unit and are not plain one script may make
 
 	deadlines        deadlines
 	connectDeadlines deadlines // of calls to a server that is slow to connect
 	cleanups         cleanups
 	single           *batcher                           // for a redis.Client; nil for other clients, such as a Ring
 	byServer         atomic.Pointer[map[*node]*batcher] // for the nodes of a Cluster; copied when it changes
-	mu               sync.Mutex                         // held where byServer or combined changes
+	mu               sync.Mutex                         // held while byServer or combined changes
 	combined         atomic.Pointer[map[string]*Store]  // the results of Together; copied when it changes
 	number           uint64                             // identifies the Store in the keys of combined
-	timed            bool                               // a constant depends on the time
+	timed            bool                               // whether a constant of the limits depends on the time
 	subscription     *health.Subscription               // nil for a Store of Together
 
 	head string // a Redis key up to the user's key: "rl:api:{"
@@ -131,8 +131,8 @@ func (s *Store) init() {
 	}
 }
 
-// Others reports whether another limiter over the client uses the same Redis keys with other
-// numbers, which is a conflict, and how many Stores over the client were not closed.
+// Others reports whether another limiter over the client uses the same Redis keys with other numbers,
+// which is a conflict. It also returns how many Stores over the client have not been closed.
 func (s *Store) Others() (conflict bool, unclosed int) {
 	return slices.ContainsFunc(s.servers.openStores(), func(other *Store) bool {
 		return other.head == s.head && other.Hooks != s.Hooks && other.Limits.differ(s.Limits)
@@ -144,9 +144,8 @@ func (s *Store) SharesKeys(other *Store) bool {
 	return s.head == other.head && s.servers == other.servers
 }
 
-// Close waits, at most for the timeout, until everything is freed that s holds for callers that
-// have left. It then ends what runs in the background, unless another limiter over the client needs
-// it.
+// Close waits until everything is freed that s holds for callers that have left, but no longer than the
+// timeout. It then ends the background work for the client, unless another open Store needs it.
 func (s *Store) Close() {
 	s.cleanups.wait(s.Timeout)
 	if s.subscription.Close() {
@@ -157,9 +156,9 @@ func (s *Store) Close() {
 
 func (s *Store) closed() bool { return s.subscription != nil && s.subscription.Closed() }
 
-// probe charges one unit to keys that nothing else uses, in the hash slot of k, and returns nil if
-// that works. It needs everything that a decision needs, in one round trip. The windows of its
-// limits are so short that the keys expire soon.
+// probe charges one unit to keys that nothing else uses, in the hash slot of k, and returns nil if the
+// charge succeeds. A probe needs everything that a decision needs, in one round trip. The windows of its
+// limits are so short that its keys expire soon.
 func (s *Store) probe(ctx context.Context, client Client, k string) error {
 	limits, unique := slices.Clone(s.Limits.limits), strconv.FormatUint(rand.Uint64(), 36)
 	for i, m := range limits {

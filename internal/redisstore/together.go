@@ -16,23 +16,25 @@ import (
 // all of them.
 const maxStoresTogether = 1000
 
+// storeNumber is the number of the Store that was made last.
 var storeNumber atomic.Uint64
 
-// ErrApart says that the keys have to be decided on one by one, mostly because they are on several
-// servers, or may be. Together lists the other reasons.
+// ErrApart says that the limiters must decide one after the other, mostly because the keys are on
+// several servers, or may be. Together lists the other reasons.
 var ErrApart = errors.New("no script may have all these keys")
 
-// A Part is a call of one Store that is decided on together with calls of other Stores.
+// A Part is a call of one Store that is made together with calls of other Stores.
 type Part struct {
 	Store *Store
 	*Call
 }
 
-// Together returns the Store that decides on all parts by one script: all of them are charged, or
-// none. It returns ErrApart if there is only one part, for limits with slots, for too many limits,
-// if one key occurs twice, and unless it is known that one script may have all the keys. If that is
-// not known yet and the server is up, Together asks the server within the timeout, and returns the
-// error if the server does not answer.
+// Together returns the Store that decides on all parts by one script, which charges all of them or none.
+//
+// Together returns ErrApart if there is only one part, if a limit has slots, if there are more than
+// [algorithm.MaxLimits] limits and bans, if two parts have the same limiter and key, and unless it is
+// known that one script may have all the keys. If this is not known yet and the server is up, Together
+// finds it out within the timeout, and returns an error if the server does not answer.
 func Together(ctx context.Context, parts []Part) (*Store, error) {
 	if len(parts) < 2 {
 		return nil, ErrApart
@@ -62,7 +64,8 @@ func Together(ctx context.Context, parts []Part) (*Store, error) {
 	return first.combine(parts), nil
 }
 
-// mayShareScript reports whether one script may have any keys of the client.
+// mayShareScript reports whether one script may have any keys of the client. If this is not known yet
+// and the server is up, mayShareScript finds it out.
 func (s *Store) mayShareScript(ctx context.Context) (bool, error) {
 	n := s.servers.whole
 	if _, single := s.servers.client.(*redis.Client); !single || n.allowsOneScript() || !n.up() {
@@ -73,7 +76,7 @@ func (s *Store) mayShareScript(ctx context.Context) (bool, error) {
 	return n.awaitSharding(ctx, s)
 }
 
-// combine returns the Store for the Stores of parts, and makes it the first time. As in any Store,
+// combine returns the Store for the Stores of parts, and makes it at the first call. As in any Store,
 // the numbers of the limits may differ from call to call.
 func (s *Store) combine(parts []Part) *Store {
 	var inline [8 * algorithm.MaxLimits]byte
@@ -98,8 +101,7 @@ func (s *Store) combine(parts []Part) *Store {
 }
 
 // newTogether returns a Store that decides for the Stores of parts, on their server. It has no
-// subscription: the Stores of parts are notified of outages, and the server is probed with one of
-// them.
+// subscription: the Stores of parts are notified of outages, and probes use one of those Stores.
 func newTogether(parts []Part) *Store {
 	first := parts[0].Store
 	s := &Store{Config: first.Config, servers: first.servers, head: first.head}
@@ -116,7 +118,7 @@ func newTogether(parts []Part) *Store {
 	return s
 }
 
-// DecideAll decides on all parts. Together must have returned s for them.
+// DecideAll decides on all parts. s must be the Store that Together returned for their Stores.
 func (s *Store) DecideAll(ctx context.Context, parts []Part) error {
 	for i, p := range parts[1:] {
 		parts[i].next = p.Call
@@ -129,7 +131,7 @@ func (d *Call) sameLimits(other *Call) bool {
 	return d == nil || d.Limits == other.Limits && d.next.sameLimits(other.next)
 }
 
-// asks reports whether d and other, which have the same limits, ask for the same.
+// asks reports whether d and other, which have the same limits, ask for the same decision.
 func (d *Call) asks(other *Call) bool {
 	return d == nil || d.N == other.N && d.Op == other.Op && d.Bans == other.Bans && d.next.asks(other.next)
 }

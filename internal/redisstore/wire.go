@@ -16,17 +16,17 @@ import (
 // have the same kinds of limits in the same order, with different numbers and names.
 type Limits struct {
 	limits   []algorithm.Member
-	tails    []string // the end of each limit's Redis key, after the user's key: "}:token-1m"; then that of bans
+	tails    []string // how the Redis key of each limit ends after the user's key, such as "}:token-1m"; then the same for bans
 	unitCost []any    // the cost of one unit for all limits, as text
-	holds    []any    // for how long units of each limit are held, as text
+	holds    []any    // how long units of each limit are held, as text
 	timed    bool     // a constant of a limit depends on the time
 	latest   atomic.Pointer[constants]
 	bans     algorithm.Bans
 	hasSlots bool // a limit is InFlight, so no call is a plain decision
 }
 
-// constants are the constants of all limits, as text. They hold for calls that are sent at from or
-// later, and before until.
+// constants contains the constants of all limits, as text. They apply to calls that are sent at or after
+// from and before until, which are in microseconds.
 type constants struct {
 	all         []any
 	from, until int64
@@ -63,6 +63,7 @@ func (l *Limits) differ(other *Limits) bool {
 	return false
 }
 
+// newConstants returns the constants for calls that are sent at now.
 func (l *Limits) newConstants(now int64) *constants {
 	c := &constants{from: math.MinInt64, until: math.MaxInt64}
 	for _, m := range l.limits {
@@ -75,8 +76,8 @@ func (l *Limits) newConstants(now int64) *constants {
 	return c
 }
 
-// constants returns the constants for calls that are sent at now. It remembers them, so that not
-// every decision has to find out in which month it is.
+// constants returns the constants for calls that are sent at now. It remembers them, so that few
+// decisions have to find out, for instance, which month it is.
 func (l *Limits) constants(now int64) *constants {
 	c := l.latest.Load()
 	if now < c.from || now >= c.until {
@@ -86,8 +87,8 @@ func (l *Limits) constants(now int64) *constants {
 	return c
 }
 
-// now returns the time of this process in microseconds, or 0 if no constant depends on it. It is
-// read once for all calls that are sent together.
+// now returns the time of this process in microseconds, or 0 if no constant depends on the time. The
+// clock is read once for all calls that are sent together.
 func (s *Store) now() int64 {
 	if !s.timed {
 		return 0
@@ -115,10 +116,10 @@ func (l *Limits) work(n int64) int64 {
 	return sum
 }
 
-// scriptOf returns the script that makes calls, its arguments, and how many of these are Redis
-// keys. The plain decisions are the last calls. If all calls have the same limits, and all plain
-// decisions ask for the same, the arguments of the first plain decision stand for all of them: the
-// script uses its last arguments again for the keys that are left.
+// scriptOf returns the script that makes calls, its arguments, and how many of these arguments are Redis
+// keys. Plain decisions must come last in calls. If all calls have the same limits, and all plain
+// decisions ask for the same, only the arguments of the first plain decision are sent: the script uses
+// its last arguments again for the remaining keys.
 func (s *Store) scriptOf(calls []*Call) (script script, args []any, keys int) {
 	last, now := calls[len(calls)-1], s.now()
 	perCall := len(s.limits) + otherWidth + otherWidthEach*len(s.limits) // keys and arguments
@@ -129,7 +130,7 @@ func (s *Store) scriptOf(calls []*Call) (script script, args []any, keys int) {
 		alike = alike && (!d.plain() || d.asks(last))
 		mixed = mixed || !d.sameLimits(last)
 	}
-	keys, script = len(args)-scriptArgs, s.script // its key is declared: a Cluster redirects it if the slot has moved
+	keys, script = len(args)-scriptArgs, s.script // it declares its keys, so a Cluster redirects the call if the slot has moved
 	if len(calls) > 1 {
 		script = s.batchScript
 	}
@@ -146,8 +147,9 @@ func (s *Store) scriptOf(calls []*Call) (script script, args []any, keys int) {
 	return script, args, keys
 }
 
-// otherWidth and otherWidthEach estimate how many arguments a call takes, and how many more for
-// each limit. They are those of a call that is no plain decision: see algorithm.HoldCall.Append.
+// otherWidth and otherWidthEach estimate how many keys and arguments a call has: otherWidth, and
+// otherWidthEach more for each limit. A call that is not a plain decision has that many; see
+// [algorithm.HoldCall.Append].
 const (
 	otherWidth     = 3
 	otherWidthEach = 2
@@ -184,6 +186,7 @@ func (d *Call) appendCall(args []any, mixed bool, now int64) []any {
 	return args
 }
 
+// flag returns b as an argument of a script.
 func flag(b bool) any {
 	if b {
 		return "1"
@@ -191,8 +194,8 @@ func flag(b bool) any {
 	return "0"
 }
 
-// appendKeys appends the Redis keys of d: first those of all limits, and then those of bans. The
-// Redis keys of one user's key differ only outside the braces, so a Cluster keeps them in one hash
+// appendKeys appends the Redis keys of d: first the keys of all limits, and then the keys of bans. All
+// Redis keys of one user's key have the same text within the braces, so a Cluster keeps them in one hash
 // slot.
 func (s *Store) appendKeys(dst []any, d *Call) []any {
 	for i, o := 0, d; o != nil; i, o = i+1, o.next {
@@ -209,12 +212,12 @@ func (s *Store) appendKeys(dst []any, d *Call) []any {
 	return dst
 }
 
-// slotKey returns a text that has the same hash slot as k's Redis keys.
+// slotKey returns a text that has the same hash slot as the Redis keys of k.
 func (s *Store) slotKey(k string) string { return s.head + key.Encode(k) + "}" }
 
-// decode reads the reply to d: the given number of integers for each limit, and those of bans. If
-// the script has done nothing for d, decode returns batch.ErrRetryAlone. No script replies so to a
-// lone call.
+// decode reads the reply to d. numbers contains each integers for each limit, and banNumbers the
+// integers about bans. If the script has done nothing for d, decode returns batch.ErrRetryAlone; lone
+// says that d was the only call, to which no script replies in this way.
 func (d *Call) decode(numbers, banNumbers []int64, each int, lone bool) error {
 	if algorithm.Undone(numbers) && !lone {
 		return batch.ErrRetryAlone
@@ -234,8 +237,8 @@ func (d *Call) decode(numbers, banNumbers []int64, each int, lone bool) error {
 	return nil
 }
 
-// decodeBans sets the Ban of d, and of the calls that are made together with d. It reports whether
-// a ban had begun before the call.
+// decodeBans sets the Ban of d, and of the calls that are made together with d. before is true if a ban
+// had begun before the call.
 func (d *Call) decodeBans(reply []int64) (before bool, err error) {
 	for o := d; o != nil; o = o.next {
 		if o.Limits.bans == nil {

@@ -1,17 +1,19 @@
-// Package adapter is for authors of adapters: it has the decision path that all of them share.
+// Package adapter is for authors of adapters. It contains the path of a request through a
+// middleware, which all adapters share.
 //
-// An [Adapter] makes the [Guard] of a middleware, which shows each request to [Guard.Check] and
-// does what the [Verdict] says. Check takes the key from the request, asks the limiter, sets the
-// headers and waits for a leaky bucket's Delay. What must be ended with the response is ended by
-// [Guard.Finish]. A handler that asks a limiter itself shows the decision to an [Answerer], whose
-// Verdict the adapter follows in the same way.
+// An [Adapter] makes the [Guard] of a middleware. The middleware passes each request to
+// [Guard.Check] and follows the [Verdict] that Check returns. Check takes the key from the request,
+// asks the limiter, sets the headers, and waits for the Delay of a leaky bucket. If
+// [Guard.NeedsFinish] says so, the middleware calls [Guard.Finish] when the response has ended. If
+// a handler calls a limiter itself, it passes the decision to an [Answerer], and the adapter
+// follows the Verdict of the Answerer in the same way.
 //
 //	adapter.go        Adapter: the options, key functions and Guards of one framework
 //	guard.go          Check: the decision
-//	answer.go         how a decision is answered; Answerer: for handlers that ask a limiter themselves
+//	answer.go         how a decision is answered; Answerer: for handlers that call a limiter themselves
 //	and.go            limiters that decide together
-//	finish.go         Finish: limits that charge when the response ends, and slots
-//	state.go          RequestState: what the middlewares of one request know of each other
+//	finish.go         Finish: what is charged and freed when the response ends
+//	state.go          RequestState: what the middlewares of one request share
 //	header.go, ietf.go, lines.go   headers
 package adapter
 
@@ -28,22 +30,22 @@ import (
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
-// An Adapter makes the Guards, options and key functions of one framework's adapter. N is the
-// framework's own request or context and H its handler. The value is the name of the adapter's
-// package, for error messages:
+// An Adapter makes the Guards, options and key functions of the adapter for one framework. N is the
+// framework's own request or context, and H its handler. The value is the name of the adapter's
+// package, which appears in error messages:
 //
 //	const framework = adapter.Adapter[*gin.Context, gin.HandlerFunc]("ginlimit")
 //
-// The Middleware of that package calls New; its OnDenied, OnError and Key call the methods of these
-// names.
+// The package's function Middleware calls New. Its functions OnDenied, OnError and Key call the
+// methods with these names.
 type Adapter[N, H any] string
 
-// maxWaiting is the default of guard.MaxWaiting.
+// maxWaiting is the default of [guard.MaxWaiting].
 const maxWaiting = 1000
 
-// New returns the Guard of a middleware that limits by key, and the handlers that are among opts.
-// It panics if lim, key or an option is nil, or if an option is wrong or of another adapter: a
-// program with such a mistake must not run with a route unlimited.
+// New returns the Guard of a middleware that limits requests by key, and the handlers among opts.
+// It panics if lim, key or an option is nil, if an option is invalid, or if an option belongs to
+// another adapter: a program with such a mistake must not run with an unlimited route.
 func (a Adapter[N, H]) New(lim *core.Limiter, key keyfunc.Func, opts ...guard.Option) (*Guard, Handlers[H]) {
 	settings.MustLimit(lim, key)
 	s := settings.Settings{Headers: defaultHeaders(), MaxWaiting: maxWaiting}
@@ -69,16 +71,16 @@ func (a Adapter[N, H]) New(lim *core.Limiter, key keyfunc.Func, opts ...guard.Op
 	return g, handlers
 }
 
-// NewAnswerer returns the Answerer of a handler, and the handlers that are among opts. It panics if
-// an option is nil or wrong, or of another adapter.
+// NewAnswerer returns an Answerer, and the handlers among opts. It panics if an option is nil, is
+// invalid, or belongs to another adapter.
 func (a Adapter[N, H]) NewAnswerer(opts ...guard.AnswerOption) (*Answerer, Handlers[H]) {
 	s := settings.Settings{Headers: defaultHeaders()}
 	settings.Apply(&s, opts)
 	return &Answerer{headers: headers(s.Headers)}, a.check(&s)
 }
 
-// check panics if an option has no effect because of another, or is of another adapter. It returns
-// the handlers among the options.
+// check returns the handlers among the options. It panics if an option has no effect because of
+// another one, or belongs to another adapter.
 func (a Adapter[N, H]) check(s *settings.Settings) Handlers[H] {
 	s.Check(xRateLimit)
 	a.mustBeOwn("OnDenied", s.OnDenied)
@@ -86,26 +88,29 @@ func (a Adapter[N, H]) check(s *settings.Settings) Handlers[H] {
 	return Handlers[H]{s.OnDenied, s.OnError}
 }
 
+// mustBeOwn panics if handler, which was given to option, is not of this framework's type H.
 func (a Adapter[N, H]) mustBeOwn(option string, handler any) {
 	if _, ok := handler.(H); !ok && handler != nil {
 		panic(fmt.Sprintf("%s: %s has a %T, want a %v: use %s.%s", a, option, handler, reflect.TypeFor[H](), a, option))
 	}
 }
 
-// OnDenied returns the option OnDenied of the adapter.
+// OnDenied returns the adapter's option OnDenied, whose handler answers denied requests. It panics
+// if h is nil.
 func (a Adapter[N, H]) OnDenied(h H) guard.AnswerOption {
 	settings.MustFunc(isNil(h), "OnDenied", "answers denied requests")
 	return settings.NewAnswerOption("OnDenied", func(s *settings.Settings) { s.OnDenied = h })
 }
 
-// OnError returns the option OnError of the adapter.
+// OnError returns the adapter's option OnError, whose handler answers requests without a decision.
+// It panics if h is nil.
 func (a Adapter[N, H]) OnError(h H) guard.AnswerOption {
 	settings.MustFunc(isNil(h), "OnError", "answers requests without a decision")
 	return settings.NewAnswerOption("OnError", func(s *settings.Settings) { s.OnError = h })
 }
 
 // CountIf returns the option CountIf of an adapter whose requests end with codes of their own, as
-// those of gRPC do. count gets [Verdict.Code]. [guard.CountIf] gets the status as ever.
+// in gRPC. count receives [Verdict.Code], while [guard.CountIf] still judges the HTTP status.
 func (a Adapter[N, H]) CountIf(count func(code int) bool) guard.Option {
 	settings.MustFunc(count == nil, "CountIf", "reports which code counts")
 	return settings.NewOption("CountIf", func(s *settings.Settings) {
@@ -113,21 +118,21 @@ func (a Adapter[N, H]) CountIf(count func(code int) bool) guard.Option {
 	})
 }
 
-// Key returns the key function Key of the adapter. Under the middleware of another adapter it
-// panics at the first request.
+// Key returns the adapter's key function Key, which takes the key from the framework's own request.
+// The key function panics at the first request if the middleware belongs to another adapter.
 func (a Adapter[N, H]) Key(f func(N) (string, error)) keyfunc.Func {
 	settings.MustFunc(f == nil, "Key", "takes the key from a request")
 	return func(r keyfunc.Request) (string, error) { return f(a.native(r)) }
 }
 
-// ContextKey is Key for a framework whose handlers take a context beside the request, as those of
-// Hertz and gRPC do. f is called with the request's Context.
+// ContextKey is like Key, for a framework whose handlers take a context beside the request, such as
+// Hertz and gRPC. It calls f with the Context of the request.
 func (a Adapter[N, H]) ContextKey(f func(context.Context, N) (string, error)) keyfunc.Func {
 	settings.MustFunc(f == nil, "Key", "takes the key from a request")
 	return func(r keyfunc.Request) (string, error) { return f(r.Context(), a.native(r)) }
 }
 
-// native returns the framework's own request.
+// native returns the framework's own request. It panics if r is the request of another adapter.
 func (a Adapter[N, H]) native(r keyfunc.Request) N {
 	native, ok := r.Unwrap().(N)
 	if !ok {
@@ -137,16 +142,17 @@ func (a Adapter[N, H]) native(r keyfunc.Request) N {
 	return native
 }
 
+// isNil reports whether handler is nil, or an interface that holds a nil function or pointer.
 func isNil(handler any) bool {
 	v := reflect.ValueOf(handler)
 	return handler == nil || (v.Kind() == reflect.Func || v.Kind() == reflect.Pointer) && v.IsNil()
 }
 
-// Handlers are those given to OnDenied and OnError, if any.
+// Handlers contains the handlers that were given to OnDenied and OnError, if any.
 type Handlers[H any] struct{ denied, failed any }
 
-// For returns the handler that answers a request with the Verdict v. It reports false if there is
-// none: the adapter then answers itself.
+// For returns the handler that answers a request with the Verdict v. It returns false if the user
+// has given none; the adapter then writes its default answer.
 func (h Handlers[H]) For(v Verdict) (H, bool) {
 	chosen := h.failed
 	if v.Status == http.StatusTooManyRequests {
@@ -156,15 +162,15 @@ func (h Handlers[H]) For(v Verdict) (H, bool) {
 	return handler, ok
 }
 
-// A Header sets the headers of a response. http.Header implements it.
+// A Header changes the headers of a response. [http.Header] implements it.
 type Header interface {
 	Get(name string) string
 	Set(name, value string)
 	Del(name string)
 }
 
-// A BytesHeader is a Header that copies the values that it is given, as that of fasthttp does. A
-// Guard then allocates no strings for them.
+// A BytesHeader is a Header that copies the values that it is given, as the headers of fasthttp do.
+// It saves the Guard the allocation of a string for each value.
 type BytesHeader interface {
 	Header
 	SetBytes(name string, value []byte)

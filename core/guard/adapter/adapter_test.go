@@ -16,7 +16,7 @@ import (
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
-// TestPanics has what would leave a route unlimited, or is not what it looks like.
+// TestPanics checks that the mistakes panic that would leave a route unlimited, or have no effect.
 func TestPanics(t *testing.T) {
 	t.Parallel()
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
@@ -131,7 +131,7 @@ func TestPanics(t *testing.T) {
 	}
 }
 
-// TestAnswerOptions checks which options an Answerer takes. The compiler refuses the others.
+// TestAnswerOptions checks which options an Answerer accepts. The compiler rejects the others.
 func TestAnswerOptions(t *testing.T) {
 	t.Parallel()
 	const framework = adapter.Adapter[*http.Request, http.Handler]("httplimit")
@@ -160,7 +160,8 @@ func TestAnswerOptions(t *testing.T) {
 	}
 }
 
-// TestFinishWithoutStatus has an adapter that knows no status, as after a panic: what was done counts.
+// TestFinishWithoutStatus checks an adapter that does not know the status, as after a panic: the cost is
+// charged.
 func TestFinishWithoutStatus(t *testing.T) {
 	t.Parallel()
 	lim := core.MustNewMemory("calls", core.FixedWindow(core.PerHour(2)))

@@ -8,7 +8,8 @@ import (
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
-// addMembers gives g a Guard for each AlsoLimit, which knows the key and the cost of a request there.
+// addMembers makes a Guard for each AlsoLimit, which finds the key and the cost of a request for
+// that limiter.
 func (g *Guard) addMembers() {
 	for _, m := range g.settings.Members {
 		g.members = append(g.members, &Guard{limiter: m.Limiter, key: m.Key, peer: g.peer, settings: m.Settings})
@@ -24,9 +25,10 @@ func (g *Guard) addMembers() {
 	}
 }
 
-// askAll has the limiter and those of AlsoLimit decide together. The settings have refused WaitUpTo here,
-// and for a member all but Cost, Fallback and LimiterFor. It reports false if v has its Status: a
-// key function failed, or the limits cannot decide together.
+// askAll makes the limiter of the middleware and the limiters of AlsoLimit decide together, and
+// records the outcome in v. WaitUpTo never applies here, because the settings refuse it. askAll
+// returns false if v already has its Status: a key function failed, or the limits cannot decide
+// together.
 func (g *Guard) askAll(r keyfunc.Request, key string, v *Verdict) bool {
 	keys, ok := g.keysOf(r, key, v)
 	if !ok {
@@ -44,14 +46,15 @@ func (g *Guard) askAll(r keyfunc.Request, key string, v *Verdict) bool {
 	return v.Err == nil || !g.isWrong(ctx, v, v.Err)
 }
 
-// keysOf returns all keys of r, of which that of the middleware itself is known.
+// keysOf returns the keys of r for all limiters. key is the key for the limiter of the middleware.
+// If keysOf returns false, a key function or LimiterFor failed, and v has its Status.
 func (g *Guard) keysOf(r keyfunc.Request, key string, v *Verdict) (keys []core.Keyed, ok bool) {
 	own := v.limiter
 	keys = append(make([]core.Keyed, 0, 1+len(g.members)), g.asked(own).On(key))
 	v.slots, _, _ = inside.Core.NeedsEnd(own)
 	for _, m := range g.members {
 		v.limiter = m.limiter
-		v.state.limiter.Store(m.limiter) // what the key function logs is about this one
+		v.state.limiter.Store(m.limiter) // the key function logs to the logger of this limiter
 		key, ok := m.choose(r, v)
 		if !ok {
 			return nil, false

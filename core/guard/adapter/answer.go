@@ -15,8 +15,8 @@ import (
 	"github.com/redislimit/redislimit/internal/hook"
 )
 
-// complete adds to v, whose Status is known, the random delay of its Retry-After and the error of a
-// denial.
+// complete adds two things to v, whose Status is known: the random number for its Retry-After, and
+// the error of a denial.
 func (o headers) complete(v *Verdict) {
 	if o.Jitter > 0 {
 		v.draw = rand.Float64()
@@ -31,8 +31,8 @@ func (o headers) complete(v *Verdict) {
 	v.Err = denied
 }
 
-// recordLocked keeps the Result of v for handlers, and writes it into the headers, if it is tighter
-// than all decisions so far. The caller holds the lock of the request's state.
+// recordLocked keeps the Result of v for handlers if it is tighter than all earlier decisions about
+// the request, and writes the headers about it. The caller holds the lock of v.state.
 func (o headers) recordLocked(h Header, v *Verdict) {
 	if state := v.state; state.result.Source == core.SourceNone || v.Result.Tighter(state.result) {
 		state.result = v.Result
@@ -40,12 +40,12 @@ func (o headers) recordLocked(h Header, v *Verdict) {
 	o.set(h, &v.Result, v.draw, v.state)
 }
 
-// unavailableRetry is the Retry-After of a 503. It is short, because nobody knows when Redis answers
-// again.
+// unavailableRetry is the Retry-After of a 503. It is short because nobody knows when Redis will
+// answer again.
 const unavailableRetry = time.Second
 
-// finish sets the headers that depend on the status alone. If the request is not served, it removes
-// the headers that a middleware further out has set for the response of the handler.
+// finish sets the headers that depend only on the status. If the request is not served, finish
+// removes headers that a middleware further out has set for the response of the handler.
 func (o headers) finish(h Header, v *Verdict) {
 	if v.Status != 0 {
 		h.Del("Content-Length")
@@ -56,16 +56,17 @@ func (o headers) finish(h Header, v *Verdict) {
 	}
 }
 
-// cachingHeaders are those that let a cache store a response, or validate what it has stored. A
-// download's Content-Disposition would save the answer as that file.
+// cachingHeaders are the headers that allow a cache to store a response, or to validate a stored
+// one, and Content-Disposition, with which a browser would save the answer as the file of a
+// download.
 var cachingHeaders = []string{
 	"Age", "Cdn-Cache-Control", "Cloudflare-Cdn-Cache-Control", "Content-Disposition", "Etag", "Expires", "Last-Modified",
 	"Surrogate-Control", "X-Accel-Expires",
 }
 
-// forbidCaching keeps caches from storing the answer to one client, with its Retry-After, and sending
-// it to others. RFC 6585 forbids to store a 429 (section 4). Vary stays: it says nothing about the
-// body.
+// forbidCaching keeps caches from storing the answer to one client, with its Retry-After, and
+// sending it to other clients. RFC 6585, section 4, forbids caches to store a 429. Vary stays,
+// because it says nothing about the body.
 func forbidCaching(h Header) {
 	for _, name := range cachingHeaders {
 		h.Del(name)
@@ -73,8 +74,8 @@ func forbidCaching(h Header) {
 	h.Set("Cache-Control", "no-store")
 }
 
-// retryMillis returns the Retry-After of a request that is not served, to the millisecond. It is 0
-// if there is no Retry-After.
+// retryMillis returns the Retry-After of a request that is not served, with a precision of one
+// millisecond. It returns 0 if there is no Retry-After.
 func (o headers) retryMillis(v *Verdict) time.Duration {
 	wait := v.Result.RetryAfter
 	if v.Status == http.StatusServiceUnavailable {
@@ -102,9 +103,9 @@ func statusOfError(ctx context.Context, err error) int {
 	return http.StatusInternalServerError
 }
 
-// statusOf returns the status of a request whose context ended before it was served: with
-// context.Canceled the client has left, and else a deadline has passed: the server's own, or the
-// one of a call of gRPC.
+// statusOf returns the status of a request whose context ended, with the error ended, before the
+// request was served. After context.Canceled the client has left. Otherwise a deadline has passed:
+// the server's own, or the deadline of a gRPC call.
 func statusOf(ended error) int {
 	if errors.Is(ended, context.DeadlineExceeded) {
 		return http.StatusServiceUnavailable
@@ -112,18 +113,19 @@ func statusOf(ended error) int {
 	return StatusClientGone
 }
 
-// An Answerer decides how to answer a request for which the handler has asked a limiter itself, just
-// as a Guard does for a middleware. [Adapter.NewAnswerer] makes it. It is safe for concurrent use.
+// An Answerer decides how to answer a request for which the handler has called a limiter itself,
+// just as a Guard does for a middleware. [Adapter.NewAnswerer] makes an Answerer. It is safe for
+// concurrent use.
 type Answerer struct {
 	headers headers
 
-	mistakeLogged atomic.Int64 // when a mistake was last logged, in Unix seconds
+	mistakeLogged atomic.Int64 // when logMistake last logged, in Unix seconds
 	lateLogged    sync.Once
 }
 
-// Answer returns what to do with a request, and sets the headers of its response. The decision and
-// err are the values that a call of package core returned; if err is nil, there must be a decision.
-// Answer never waits, not even for the Delay of a LeakyBucket. ctx is the context of the request.
+// Answer returns what to do with a request, and sets the headers of its response. decision and err
+// are the values that a call of package core returned; if err is nil, decision must not be nil. ctx
+// is the context of the request. Answer never waits, not even for the Delay of a LeakyBucket.
 func (a *Answerer) Answer(ctx context.Context, h Header, state *RequestState, decision core.Decision, err error) Verdict {
 	v := a.verdict(ctx, state, decision, err)
 	a.headers.complete(&v)
@@ -136,8 +138,8 @@ func (a *Answerer) Answer(ctx context.Context, h Header, state *RequestState, de
 	return v
 }
 
-// AnswerLate is Answer for a request whose response has begun and cannot be changed any more. It
-// reports whether the request must not be served. The first call of AnswerLate is logged.
+// AnswerLate is like Answer, for a request whose response has begun and can no longer be changed.
+// It reports whether the request must not be served. The first call of AnswerLate is logged.
 func (a *Answerer) AnswerLate(ctx context.Context, state *RequestState, decision core.Decision, err error) (refused bool) {
 	v := a.verdict(ctx, state, decision, err)
 	a.lateLogged.Do(func() {
@@ -147,12 +149,12 @@ func (a *Answerer) AnswerLate(ctx context.Context, state *RequestState, decision
 	return v.Status != 0
 }
 
-// RetryIn is [Guard.RetryIn] for a Verdict of Answer.
+// RetryIn is like [Guard.RetryIn], for a Verdict of Answer.
 func (a *Answerer) RetryIn(v Verdict) time.Duration { return a.headers.retryMillis(&v) }
 
 var errNoDecision = errors.New("neither a decision nor an error was passed to the Answerer: pass both values that the limiter's method returned")
 
-// verdict returns the Verdict for a decision, or for the error if there is no decision.
+// verdict returns the Verdict for a decision or, if there is none, for err.
 func (a *Answerer) verdict(ctx context.Context, state *RequestState, decision core.Decision, err error) Verdict {
 	v := Verdict{state: state, Err: err}
 	if err == nil && decision != nil {
@@ -172,7 +174,7 @@ func (a *Answerer) verdict(ctx context.Context, state *RequestState, decision co
 	return v
 }
 
-// logMistake logs a mistake of the application, at most once a minute, because every request may
+// logMistake logs a mistake of the application, at most once per minute, because every request may
 // make the same mistake.
 func (a *Answerer) logMistake(ctx context.Context, state *RequestState, err error) {
 	now, last := time.Now().Unix(), a.mistakeLogged.Load()
@@ -183,8 +185,8 @@ func (a *Answerer) logMistake(ctx context.Context, state *RequestState, err erro
 		"and this is logged at most once a minute", "error", err)
 }
 
-// logger returns the logger of the limiter that last decided in a middleware, or else the default
-// logger.
+// logger returns the logger of the limiter that last decided in a middleware. If there is none, it
+// returns the default logger.
 func (s *RequestState) logger() *slog.Logger {
 	if lim := s.limiter.Load(); lim != nil {
 		return lim.Logger()

@@ -12,18 +12,18 @@ import (
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
-// A call is a request of a framework that has no adapter, such as one for a queue.
+// A call is a request of a framework that has no adapter, for instance a framework for a queue.
 type call struct {
 	sender string
 	status int
-	reply  map[string]string // its headers
+	reply  map[string]string // the headers of the answer
 	state  adapter.RequestState
 }
 
-// A handler serves calls. As those of Hertz it is given a context beside the request.
+// A handler serves calls. As in Hertz, it gets a context beside the request.
 type handler = func(context.Context, *call)
 
-// A callRequest shows a call to key functions.
+// A callRequest presents a call to key functions.
 type callRequest struct {
 	*call
 
@@ -43,7 +43,7 @@ func (c callRequest) Value(key any) any          { return c.ctx.Value(key) }
 func (c callRequest) Unwrap() any                { return c.call }
 func (c callRequest) Logger() *slog.Logger       { return c.state.Logger() }
 
-// callHeaders are the headers of a call's answer.
+// callHeaders are the headers of the answer to a call.
 type callHeaders struct{ *call }
 
 func (c callHeaders) Get(name string) string { return c.reply[name] }
@@ -52,13 +52,13 @@ func (c callHeaders) Del(name string)        { delete(c.reply, name) }
 
 const framework = adapter.Adapter[*call, handler]("calllimit")
 
-// OnDenied is the adapter's option, over the framework's own handlers.
+// OnDenied is the adapter's option. It takes a handler of the framework.
 func OnDenied(h handler) guard.AnswerOption { return framework.OnDenied(h) }
 
-// Key is the adapter's key function. Where handlers are given no context, it is framework.Key.
+// Key is the adapter's key function. If handlers get no context, use framework.Key instead.
 func Key(f func(context.Context, *call) (string, error)) keyfunc.Func { return framework.ContextKey(f) }
 
-// middleware is the adapter: it asks the Guard, and does what the Verdict says.
+// middleware is the adapter. It asks the Guard, and follows the Verdict.
 func middleware(lim *core.Limiter, key keyfunc.Func, serve handler, options ...guard.Option) handler {
 	g, handlers := framework.New(lim, key, options...)
 	return func(ctx context.Context, c *call) {
@@ -68,13 +68,13 @@ func middleware(lim *core.Limiter, key keyfunc.Func, serve handler, options ...g
 			return
 		}
 		if g.NeedsFinish(verdict) {
-			defer func() { g.Finish(ctx, verdict, c.status) }() // after a panic this is to be 500
+			defer func() { g.Finish(ctx, verdict, c.status) }() // the status must be 500 after a panic
 		}
-		serve(cmp.Or(verdict.Context, ctx), c) // it ends if slots are lost
+		serve(cmp.Or(verdict.Context, ctx), c) // the Context ends if slots are lost
 	}
 }
 
-// refuse answers a call that is not served, as the Verdict says.
+// refuse answers a call that is not served, according to the Verdict.
 func refuse(ctx context.Context, c *call, verdict adapter.Verdict, handlers adapter.Handlers[handler]) {
 	if handler, ok := handlers.For(verdict); ok {
 		handler(ctx, c)
@@ -83,10 +83,11 @@ func refuse(ctx context.Context, c *call, verdict adapter.Verdict, handlers adap
 	c.status = verdict.Status
 }
 
-// An Answerer takes those options of a middleware that are about answers.
+// An Answerer takes the options of a middleware that are about answers.
 var answerer, answerHandlers = framework.NewAnswerer()
 
-// answer is the adapter's Answerer: it answers a call about which its handler has asked a limiter, and reports whether it did.
+// answer is the adapter's Answerer. It answers a call whose handler has called a limiter, unless the
+// call must be served, and reports whether it did.
 func answer(ctx context.Context, c *call, decision core.Decision, err error) (answered bool) {
 	verdict := answerer.Answer(ctx, callHeaders{c}, &c.state, decision, err)
 	if verdict.Status != 0 {
@@ -95,7 +96,8 @@ func answer(ctx context.Context, c *call, decision core.Decision, err error) (an
 	return verdict.Status != 0
 }
 
-// A handler asks a limiter itself, because only it knows what the call costs, and answers by the adapter's Answerer.
+// A handler calls a limiter itself, because only the handler knows the cost of the call. It answers
+// by the adapter's Answerer.
 func ExampleAnswerer() {
 	lim, _ := core.NewMemory("rows", core.FixedWindow(core.PerHour(10)))
 	for _, rows := range []int64{6, 5, 4} {
@@ -114,15 +116,15 @@ func ExampleAnswerer() {
 	// 200 0
 }
 
-// An adapter for another framework shows its requests and headers to a Guard, and
-// does what the Verdict says.
+// An adapter for another framework passes its requests and headers to a Guard, and follows the
+// Verdict.
 func ExampleAdapter() {
 	lim, _ := core.NewMemory("calls", core.FixedWindow(core.PerHour(1)))
 	type tenant struct{}
 	byTenant := Key(func(ctx context.Context, _ *call) (string, error) {
 		name, ok := ctx.Value(tenant{}).(string)
 		if !ok {
-			return "", keyfunc.ErrNoKey // it is counted by its peer's address
+			return "", keyfunc.ErrNoKey // the request is then counted by the address of its peer
 		}
 		return "tenant:" + name, nil
 	})

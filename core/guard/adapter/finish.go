@@ -10,24 +10,26 @@ import (
 	"github.com/redislimit/redislimit/internal/inside"
 )
 
-// maxCost bounds what SetCost charges: what a Limiter settles at most.
+// maxCost is the largest cost that SetCost may charge, because a Limiter settles no more.
 const maxCost = 1_000_000_000
 
-// NeedsFinish reports whether [Guard.Finish] must be called for a request that is served with the
-// Verdict v: with [guard.CountIf] and with [guard.CostAfter], which charge when the response ends,
-// and where it holds slots of [core.InFlight].
+// NeedsFinish reports whether the adapter must call [Guard.Finish] for a request that is served
+// with the Verdict v. That is so with [guard.CountIf] and [guard.CostAfter], which charge when the
+// response ends, and for a request that holds slots of [core.InFlight].
 func (g *Guard) NeedsFinish(v Verdict) bool {
 	return v.admitted != nil && (g.reserves() || v.Context != nil)
 }
 
-// reserves reports whether what is charged is known only when the response ends.
+// reserves reports whether the charge is known only when the response ends.
 func (g *Guard) reserves() bool { return g.settings.CountIf != nil || g.settings.CostAfter }
 
-// Finish settles what Check reserved for v, and frees its slots, when the response has ended with
-// this status. It must be called even if the handler panicked, which is a 500, or took over the
-// connection, which is a 101. What was admitted ends once: a second call charges and frees nothing, but
-// asks CountIf again. ctx bounds only how long it waits for the reply of Redis, which it does where
-// it frees slots, or where what it settles decides about the next request.
+// Finish ends a request whose response has ended with the given status: it settles what Check has
+// reserved for v, and frees the slots. It must be called even if the handler panicked (the status
+// is then 500) or took over the connection (101). A second call for the same v charges and frees
+// nothing, but calls the function of CountIf again.
+//
+// ctx bounds only how long Finish waits for the reply of Redis. Finish waits if it frees slots, and
+// if what it settles could change the decision about the next request.
 func (g *Guard) Finish(ctx context.Context, v Verdict, status int) {
 	if v.Context != nil {
 		defer v.cancel()
@@ -50,11 +52,11 @@ func (g *Guard) settle(ctx context.Context, v Verdict, r *core.Reservation, stat
 		v.state.charges.Store(hasCharged)
 	}
 	actual := v.cost
-	defer func() { // also if CountIf panics: otherwise the units stay held
+	defer func() { // even if CountIf panics, because the units would stay held otherwise
 		v.logFailure(ctx, "redislimit: not settled", inside.Core.SettleLater(ctx, r, actual))
 	}()
 	switch refused := int(v.state.refused.Load()); {
-	case refused > 0 && status == refused: // by a middleware further in: no handler has run
+	case refused > 0 && status == refused: // a middleware further in refused the request, so no handler has run
 		actual = hook.Canceled
 	case g.settings.CountIf != nil && !g.settings.CountIf(status, v.Code):
 		actual = hook.Canceled
@@ -63,7 +65,7 @@ func (g *Guard) settle(ctx context.Context, v Verdict, r *core.Reservation, stat
 	}
 }
 
-// actualCost returns the cost that a handler set, or what was reserved.
+// actualCost returns the cost that the handler has set, or else the cost that was reserved.
 func (g *Guard) actualCost(ctx context.Context, v Verdict) int64 {
 	set := v.state.cost.Load()
 	if set == nil || set == v.others {
@@ -86,22 +88,25 @@ func (g *Guard) actualCost(ctx context.Context, v Verdict) int64 {
 	return actual
 }
 
-// logFailure logs err, but not an outage, which the limiter logs, once, and not that nobody waits
-// for the reply. What fails is not repeated: what is held is charged, and slots are free, when they
-// expire.
+// logFailure logs err, unless err is an outage, which the limiter logs once, or the end of ctx,
+// after which nobody waits for the reply. The failed call is not repeated: when the hold expires,
+// the units are charged and the slots are free.
 func (v *Verdict) logFailure(ctx context.Context, message string, err error) {
 	if err != nil && !errors.Is(err, core.ErrUnavailable) && (ctx.Err() == nil || !errors.Is(err, ctx.Err())) {
 		logError(ctx, v.limiter, message, err)
 	}
 }
 
-// answerTime is for how long an answer is awaited when the client has left, or the request is over.
+// answerTime is how long WhenOver waits for an answer after the client has left or the request is
+// over.
 const answerTime = time.Second
 
-// WhenOver has f called after the request with the context ctx, unless stop is called before ctx
-// ends: for adapters of frameworks that answer an error further out, and perhaps never, f is what
-// happens without an answer. Where the status decides what is charged, f waits a second longer: ctx
-// ends, too, when the client leaves, who would otherwise choose the status while the application
+// WhenOver calls f after ctx, the context of a request, has ended, unless stop is called before
+// that. It is for adapters of frameworks that may answer an error further out, or not at all: f
+// does what must be done if no answer comes.
+//
+// If the status decides what is charged, f is called one second later. ctx also ends when the
+// client leaves, and the client would otherwise choose the status by leaving while the application
 // answers.
 func (g *Guard) WhenOver(ctx context.Context, f func()) (stop func() bool) {
 	wait := time.Duration(0)

@@ -15,17 +15,17 @@ import (
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
-// StatusClientGone is the status of a request whose client disconnected before it was answered. It
-// is that of nginx, and appears in access logs only.
+// StatusClientGone is the status of a request whose client disconnected before the request was
+// answered. It is the one that nginx uses, and appears only in access logs.
 const StatusClientGone = 499
 
 // A Guard decides about the requests that pass one middleware. It is safe for concurrent use.
 type Guard struct {
 	limiter  *core.Limiter
 	key      keyfunc.Func
-	peer     keyfunc.Func      // for requests that have neither that key nor the one of Fallback
-	settings settings.Settings // what the middleware's options set; else the defaults of New, nil, 0 or false
-	members  []*Guard          // of guard.AlsoLimit: what these decide by
+	peer     keyfunc.Func      // for requests that have neither this key nor the key of Fallback
+	settings settings.Settings // from the middleware's options
+	members  []*Guard          // one for each guard.AlsoLimit
 
 	wrongLimits                                               messages
 	noKeyLogged, negativeLogged, neverLogged, wrongCostLogged sync.Once
@@ -33,49 +33,53 @@ type Guard struct {
 
 // A Verdict says what to do with a request.
 type Verdict struct {
-	// Status is 0 to serve the request, or what to answer instead: 429 for a denied request, 503
-	// when the limiter could not decide (in the time that the server gives the request), 500 when
-	// the key function or LimiterFor failed, StatusClientGone when the client has left.
+	// Status is 0 if the request must be served. Otherwise it is the status to answer with: 429 for a
+	// denied request, 503 if the limiter could not decide (in the time that the server allows), 500
+	// if the key function or LimiterFor failed or the limiter was called wrongly, StatusClientGone
+	// if the client has left.
 	Status int
 	// Result is the limiter's decision. Its Source is SourceNone if there was none.
 	Result core.Result
-	// Err is why the request is not served: a *guard.DeniedError, or why there was no decision.
+	// Err is the reason why the request is not served: a [*guard.DeniedError], or the error that
+	// prevented a decision.
 	Err error
-	// Context, if not nil, is with what context to serve the request, in place of its own: it is
-	// canceled when slots of the request are lost, with [core.ErrSlotLost] as the cause, and by
-	// Finish.
-	Context context.Context //nolint:containedctx // it is that of the request
-	// Code is for [Adapter.CountIf]: with what the request ended, set before Finish.
+	// Context, if not nil, replaces the context of the request while the request is served. It is
+	// canceled by Finish, and if slots of the request are lost, with [core.ErrSlotLost] as the
+	// cause.
+	Context context.Context //nolint:containedctx // it is the context of the request
+	// Code is the code with which the request ended. The adapter sets it before Finish, for
+	// [Adapter.CountIf].
 	Code int
 
-	draw        float64            // says where a Retry-After is between the earliest and the latest
-	limiter     *core.Limiter      // that decided
-	admitted    admission          // what Finish ends; nil if a plain decision was made
-	cost        int64              // what was asked for
-	slots       bool               // it takes slots
-	slot        slot               // that it holds
-	endedBefore bool               // the request's context had ended when it came
-	others      *cost              // what SetCost was given for another request, where a handler serves several in one
-	state       *RequestState      // of the request
-	cancel      context.CancelFunc // of Context
+	draw        float64            // the random number of the answer; see headers.retryIn
+	limiter     *core.Limiter      // the limiter that decides
+	admitted    admission          // what Finish ends; nil if nothing has to be ended or taken back
+	cost        int64              // the cost that the limiter decided about
+	slots       bool               // the request takes slots
+	slot        slot               // the slot that the request holds
+	endedBefore bool               // the request's context had ended before Check
+	others      *cost              // what SetCost was given for an earlier request, if a handler serves several in one
+	state       *RequestState      // the state of the request
+	cancel      context.CancelFunc // cancels Context
 }
 
-// An admission is what Finish ends: a *core.Permit, or a *core.Reservation if what is charged is known
-// only when the response ends.
+// An admission is what Finish ends: a *core.Permit, or a *core.Reservation if the charge is known only
+// when the response ends.
 type admission interface {
 	core.Decision
 	Cancel(ctx context.Context) error
 	Context(ctx context.Context) (context.Context, context.CancelFunc)
 }
 
-// takePermit sets what v has to end, and its Result. There is nothing to end if p is nil.
+// takePermit records p, which Finish will end, and its Result. If p is nil, there is nothing to end.
 func (v *Verdict) takePermit(p *core.Permit, err error) {
 	if v.Err = err; p != nil {
 		v.admitted, v.Result = p, p.Result
 	}
 }
 
-// takeReservation is takePermit for a Reservation, which it keeps from expiring: a response may take long.
+// takeReservation is takePermit for a Reservation. It also keeps the Reservation from expiring, because
+// the response may take longer than a hold lasts.
 func (v *Verdict) takeReservation(r *core.Reservation, err error) {
 	if v.Err = err; r != nil {
 		v.admitted, v.Result = r, r.Result
@@ -83,7 +87,8 @@ func (v *Verdict) takeReservation(r *core.Reservation, err error) {
 	}
 }
 
-// Check decides about r, sets the headers of its response and waits for its Delay.
+// Check decides about r, sets the headers of its response, and waits for the Delay of an admitted
+// request. state is the one that the adapter keeps with r.
 func (g *Guard) Check(r keyfunc.Request, h Header, state *RequestState) (v Verdict) {
 	v.limiter, v.state, v.endedBefore = g.limiter, state, r.Context().Err() != nil
 	state.limiter.Store(v.limiter)
@@ -125,7 +130,7 @@ const (
 		"sets the same headers, of which clients see the last"
 )
 
-// decide asks the limiter about r, and returns its key.
+// decide asks the limiter about r, records the outcome in v, and returns the key of r.
 func (g *Guard) decide(r keyfunc.Request, h Header, v *Verdict) (key string) {
 	key, ok := g.choose(r, v)
 	if !ok {
@@ -133,7 +138,7 @@ func (g *Guard) decide(r keyfunc.Request, h Header, v *Verdict) (key string) {
 	}
 	if slots, _, _ := inside.Core.NeedsEnd(v.limiter); slots && g.members == nil && v.state.holdsSlot(h, v.limiter, key) {
 		inside.Core.WarnOnce(r.Context(), v.limiter, countedTwice)
-		return key // it is in flight once, and would wait for itself
+		return key // one request is in flight, not two: a second slot could make it wait for itself
 	}
 	v.cost = g.costOf(r)
 	if g.reserves() {
@@ -148,12 +153,12 @@ func (g *Guard) decide(r keyfunc.Request, h Header, v *Verdict) (key string) {
 	case v.Err != nil:
 		v.Status = statusOfError(r.Context(), v.Err)
 		if v.Status == StatusClientGone && v.endedBefore {
-			// A client rarely leaves before the limiter is asked, so the server is shutting down: its
-			// BaseContext is canceled, and the client still waits for an answer.
+			// A client rarely leaves before Check. More likely the server is shutting down: its
+			// BaseContext is canceled, while the client still waits for an answer.
 			v.Status = http.StatusServiceUnavailable
 		}
 		if v.Status == http.StatusInternalServerError {
-			inside.Core.ErrorMinutely(r.Context(), v.limiter, "the limiter was asked wrongly", v.Err) // it logs an outage itself
+			inside.Core.ErrorMinutely(r.Context(), v.limiter, "the limiter was asked wrongly", v.Err) // the limiter itself logs outages
 		}
 	case !v.Result.Allowed:
 		v.Status = http.StatusTooManyRequests
@@ -164,8 +169,8 @@ func (g *Guard) decide(r keyfunc.Request, h Header, v *Verdict) (key string) {
 	return key
 }
 
-// choose returns the key of r, and has v be decided by its limiter. It reports false if there was
-// an error.
+// choose sets the limiter of v if LimiterFor chooses one, and returns the key of r. If it returns
+// false, there was an error, and v has its Status.
 func (g *Guard) choose(r keyfunc.Request, v *Verdict) (string, bool) {
 	if g.settings.LimiterFor != nil && !g.chooseLimiter(r, v) {
 		return "", false
@@ -178,13 +183,15 @@ func (g *Guard) choose(r keyfunc.Request, v *Verdict) (string, bool) {
 	return key, err == nil
 }
 
-// RetryIn returns for how long a client that is not served with the Verdict v is to wait, as
-// Retry-After-Ms says it where it is sent. It is 0 where there is no Retry-After.
+// RetryIn returns how long a client whose request is not served should wait, with the precision of
+// Retry-After-Ms. v is the Verdict about the request. RetryIn returns 0 if the response has no
+// Retry-After.
 func (g *Guard) RetryIn(v Verdict) time.Duration {
 	return headers(g.settings.Headers).retryMillis(&v)
 }
 
-// chooseLimiter has the limiter of LimiterFor decide. It reports false if there was an error.
+// chooseLimiter sets the limiter of v to the limiter that LimiterFor returns, if any. It returns
+// false if there was an error.
 func (g *Guard) chooseLimiter(r keyfunc.Request, v *Verdict) bool {
 	lim, err := g.settings.LimiterFor(r)
 	switch {
@@ -198,8 +205,8 @@ func (g *Guard) chooseLimiter(r keyfunc.Request, v *Verdict) bool {
 	return err == nil
 }
 
-// isWrong reports whether err is due to the limits that LimiterFor chose. That is logged once, and
-// answered with 500.
+// isWrong reports whether err says that the limits which LimiterFor chose are invalid or cannot
+// decide together. Such an error is logged once for each message, and v gets the status 500.
 func (g *Guard) isWrong(ctx context.Context, v *Verdict, err error) bool {
 	wrong := (*hook.WrongLimitError)(nil)
 	if !errors.As(err, &wrong) {
@@ -212,8 +219,9 @@ func (g *Guard) isWrong(ctx context.Context, v *Verdict, err error) bool {
 	return true
 }
 
-// ask has the limiter decide. It charges at once, unless the cost is known only at the end. What
-// may have to be given back needs a Permit or a Reservation; a plain decision saves an allocation.
+// ask makes the limiter decide, and records the outcome in v. The cost is charged at once, unless
+// it is known only when the response ends. There is a Permit or a Reservation only if something may
+// have to be given back, because it costs an allocation.
 func (g *Guard) ask(ctx context.Context, key string, v *Verdict) {
 	slots, queue, _ := inside.Core.NeedsEnd(v.limiter)
 	v.slots = slots
@@ -230,7 +238,7 @@ func (g *Guard) ask(ctx context.Context, key string, v *Verdict) {
 	}
 }
 
-// askAndWait has the limiter decide, and waits for it as the option WaitUpTo says.
+// askAndWait makes the limiter decide, and waits as long as the option WaitUpTo allows.
 func (g *Guard) askAndWait(ctx context.Context, lim *core.Limiter, key string, v *Verdict) {
 	w := hook.Waiting{Key: key, N: v.cost, UpTo: g.settings.WaitUpTo, Most: g.settings.MaxWaiting}
 	came := time.Now()
@@ -242,7 +250,8 @@ func (g *Guard) askAndWait(ctx context.Context, lim *core.Limiter, key string, v
 	v.warnIfCutOff(ctx, time.Since(came))
 }
 
-// asked returns the limiter to ask in place of lim: with DryRun one that bans nobody.
+// asked returns the limiter that makes the decisions of lim. With DryRun it is one whose denials
+// ban no key.
 func (g *Guard) asked(lim *core.Limiter) *core.Limiter {
 	if g.settings.DryRun {
 		lim = inside.Core.Looking(lim)
@@ -250,15 +259,17 @@ func (g *Guard) asked(lim *core.Limiter) *core.Limiter {
 	return lim
 }
 
-// noteCost notes what SetCost was given for a request before this one.
+// noteCost remembers the cost that was set for an earlier request, if a handler serves several in
+// one. actualCost does not charge this request for it.
 func (v *Verdict) noteCost() {
 	if set := v.state.cost.Load(); set != nil && set.charged.Load() {
 		v.others = set
 	}
 }
 
-// await waits for the Delay of an admitted request. If its context ends before it is served,
-// nothing stays held or charged: Cancel is sent although ctx has ended.
+// await waits for the Delay of an admitted request. If the context of the request ends first, the
+// reservation is canceled, so that nothing stays held or charged; Cancel works although ctx has
+// ended.
 func (v *Verdict) await(ctx context.Context) {
 	err := ctx.Err()
 	if err == nil && v.Result.Delay > 0 {
@@ -279,8 +290,8 @@ func (v *Verdict) await(ctx context.Context) {
 	}
 }
 
-// warnIfCutOff warns of a wait that is longer than net/http gives a response: the handler may run,
-// and its client gets nothing.
+// warnIfCutOff warns if a request waits for longer than the WriteTimeout of its net/http server.
+// The handler may then still run, but its client gets nothing.
 func (v *Verdict) warnIfCutOff(ctx context.Context, wait time.Duration) {
 	server, _ := ctx.Value(http.ServerContextKey).(*http.Server)
 	if server == nil || server.WriteTimeout <= 0 || wait <= server.WriteTimeout {
@@ -290,8 +301,8 @@ func (v *Verdict) warnIfCutOff(ctx context.Context, wait time.Duration) {
 		"unless a handler moves that deadline by http.ResponseController. Raise it, or have requests wait for less", server.WriteTimeout))
 }
 
-// record keeps the Result for handlers, and writes it into the headers. It returns what to warn of, or
-// "": that the request may have been counted before.
+// record keeps the Result for handlers, and writes it into the headers. If the request has probably
+// been counted before, record returns the warning to log, and otherwise "".
 func (g *Guard) record(h Header, v *Verdict, key string) (warning string) {
 	v.state.mu.Lock()
 	defer v.state.mu.Unlock()
@@ -309,17 +320,19 @@ func (g *Guard) record(h Header, v *Verdict, key string) (warning string) {
 	return warning
 }
 
-// keyOf returns the key of r. A request without one is counted by the fallback, so that leaving out
-// a credential does not avoid the limit. That is normal for some requests, where the error is
-// ErrNoKey itself. A Func that wraps ErrNoKey says that perhaps no request will ever have its key,
-// as Route and User do where they are mounted too early: that is logged once.
+// keyOf returns the key of r. A request without a key is counted by the key of Fallback, so that a
+// client cannot avoid the limit by leaving out a credential.
+//
+// That some requests have no key is normal: the key function then returns ErrNoKey itself. If the
+// error wraps ErrNoKey, perhaps no request will ever have a key, as with the key functions Route
+// and User in a middleware that is mounted too early. Such an error is logged once.
 func (g *Guard) keyOf(r keyfunc.Request) (string, error) {
 	key, err := keyBy(g.key, r)
 	if !errors.Is(err, keyfunc.ErrNoKey) {
 		return key, err
 	}
 	inside.Core.Emit(r.Context(), g.limiter, core.Event{Kind: core.EventKeyFallback, Err: err})
-	if err != keyfunc.ErrNoKey { //nolint:errorlint,err113 // it asks whether the error is wrapped
+	if err != keyfunc.ErrNoKey { //nolint:errorlint,err113 // the comparison finds out whether the error is wrapped
 		g.noKeyLogged.Do(func() {
 			by := "their peer's address"
 			if g.settings.Fallback != nil {
@@ -337,7 +350,7 @@ func (g *Guard) keyOf(r keyfunc.Request) (string, error) {
 	return g.peer(r)
 }
 
-// keyBy returns the key that f takes from r. An empty one is an error.
+// keyBy returns the key that f takes from r. An empty key is an error.
 func keyBy(f keyfunc.Func, r keyfunc.Request) (string, error) {
 	key, err := f(r)
 	if err == nil && key == "" {
@@ -346,6 +359,7 @@ func keyBy(f keyfunc.Func, r keyfunc.Request) (string, error) {
 	return key, err
 }
 
+// costOf returns the cost of r, which is 1 by default and instead of a negative cost.
 func (g *Guard) costOf(r keyfunc.Request) int64 {
 	if g.settings.Cost == nil {
 		return 1
@@ -360,16 +374,17 @@ func (g *Guard) costOf(r keyfunc.Request) int64 {
 	return n
 }
 
-// logNever logs once that requests are denied which can never be admitted: a cost above the
-// capacity may be meant, or a mistake that makes a route useless. The capacity of the outage policy
-// is not the configured one, and is not logged. A capacity of 0 is always meant.
+// logNever logs, once, that requests are denied which can never be admitted. A cost above the
+// capacity may be intended, or a mistake that makes a route useless. Nothing is logged for the
+// capacity of the outage policy, which is not the configured one, and for a capacity of 0, which is
+// always intended.
 func (g *Guard) logNever(ctx context.Context, res *core.Result, cost int64) {
 	if res.Source == core.SourceFallback || res.Limit == 0 {
 		return
 	}
 	g.neverLogged.Do(func() {
 		attrs := []any{"limiter", res.LimiterName, "limit", res.LimitName, "capacity", res.Limit}
-		if g.members == nil { // a member may have another cost
+		if g.members == nil { // a limiter of AlsoLimit may have another cost
 			attrs = append(attrs, "cost", cost)
 		}
 		g.limiter.Logger().WarnContext(ctx,
@@ -393,16 +408,17 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// maxMessages bounds how many messages are remembered. Beyond that all are forgotten.
+// maxMessages bounds how many messages are remembered. When the bound is reached, all are
+// forgotten.
 const maxMessages = 1000
 
-// messages are those that were logged.
+// messages is the set of the messages that have been logged.
 type messages struct {
 	mu     sync.Mutex
 	logged map[string]bool
 }
 
-// isNew reports whether a message was not logged before, and notes that it is.
+// isNew reports whether the message has not been logged before, and adds it to the set.
 func (m *messages) isNew(message string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

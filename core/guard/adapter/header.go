@@ -13,8 +13,8 @@ import (
 	"github.com/redislimit/redislimit/core/guard/internal/settings"
 )
 
-// The names of the headers whose names are fixed, as net/http writes them. Retry-After is RFC 9110,
-// section 10.2.3; ietf.go names the draft of Ratelimit and Ratelimit-Policy.
+// The names of headers that HeaderPrefix does not change, in the canonical form of net/http. RFC 9110,
+// section 10.2.3, defines Retry-After, and the draft that ietf.go names defines the ones of IETF.
 const (
 	headerRetryAfter = "Retry-After"
 	headerRetryMs    = "Retry-After-Ms"
@@ -23,24 +23,24 @@ const (
 	headerExpose     = "Access-Control-Expose-Headers"
 )
 
-// The sets of headers, as the settings have them.
+// The sets of headers, in the type that the settings use.
 const (
 	xRateLimit = uint8(guard.XRateLimit)
 	ietf       = uint8(guard.IETF)
 )
 
-// usualNames are the names of the set XRateLimit without guard.HeaderPrefix.
+// usualNames are the names of the set XRateLimit without [guard.HeaderPrefix].
 var usualNames = settings.NewNames("X-RateLimit-")
 
-// defaultHeaders returns the headers of a middleware that has no option about headers.
+// defaultHeaders returns the settings of a middleware that has no option about headers.
 func defaultHeaders() settings.Headers { return settings.Headers{Sets: xRateLimit, Names: usualNames} }
 
 // headers writes the headers of a response.
 type headers settings.Headers
 
-// set writes res, except where the headers have a tighter Result of a middleware further out. draw
-// is that of the answer: see retryIn. Where nothing is limited there are no numbers to write; a ban
-// has a Retry-After there, too.
+// set writes the headers about res. It leaves headers alone that already show a tighter Result,
+// from a middleware further out. draw is the random number of the answer; see retryIn. If res has
+// no limit, there are no numbers to write, but a denial by a ban still has a Retry-After.
 func (o headers) set(h Header, res *core.Result, draw float64, state *RequestState) {
 	unlimited := res.Unlimited()
 	if o.Sets == 0 || (o.OnDenial || unlimited) && res.Allowed {
@@ -60,7 +60,8 @@ func (o headers) set(h Header, res *core.Result, draw float64, state *RequestSta
 	}
 }
 
-// setRetry says when to come back: after d, or by the options for crowds.
+// setRetry tells the client to come back after d, changed by the options RetryJitter and
+// MaxRetryAfter.
 func (o headers) setRetry(h Header, d time.Duration, draw float64) {
 	h.Set(headerRetryAfter, strconv.FormatInt(o.retryIn(d, time.Second, draw), 10))
 	if o.Millis {
@@ -68,11 +69,15 @@ func (o headers) setRetry(h Header, d time.Duration, draw float64) {
 	}
 }
 
-// retryIn returns in how many units a client is told to come back that would be admitted after d:
-// no earlier, at least 1, because clients take 0 for "at once", and with RetryJitter at most that
-// share of d later. draw, from 0 to 1, says where between; all parts of an answer have the same.
-// What is longer than MaxRetryAfter becomes that, or by the jitter less: clients denied together
-// would all come back after it. Whole units are drawn evenly, so that seconds spread as well.
+// retryIn returns the wait that a client sees, in units, for a request that would be admitted after
+// d.
+//
+// The wait is not shorter than d, and at least 1 unit, because clients take 0 as an invitation to
+// retry at once. With RetryJitter it is longer by up to that share of d: draw, which is at least 0
+// and below 1, chooses the position in between, and is the same for all parts of an answer. A wait
+// longer than MaxRetryAfter is drawn from MaxRetryAfter/(1+share) to MaxRetryAfter, because clients
+// that are denied together would otherwise all come back after exactly MaxRetryAfter. Every whole
+// number of units in the range is equally likely, so that whole seconds spread the clients as well.
 func (o headers) retryIn(d, unit time.Duration, draw float64) int64 {
 	from, to := d, d+time.Duration(float64(d)*o.Jitter)
 	if o.MaxRetry > 0 && from > o.MaxRetry {
@@ -86,15 +91,16 @@ func (o headers) retryIn(d, unit time.Duration, draw float64) int64 {
 	return first + int64(draw*float64(last-first+1))
 }
 
-// setXRateLimit formats the three numbers, of slots two, in one string, for one allocation. It
-// assigns to http.Header, a map, because Set would allocate a slice for each value.
+// setXRateLimit formats the three numbers (two for slots, which have no reset) in one string, to
+// allocate once. It assigns to an http.Header as to a map, because Set would allocate a slice for
+// each value.
 func (o headers) setXRateLimit(h Header, res *core.Result, state *RequestState) {
 	text := strconv.AppendInt(state.text[:0], res.Limit, 10)
 	limit := len(text)
 	text = strconv.AppendInt(text, res.Remaining, 10)
 	remaining := len(text)
 	if res.Window == 0 {
-		h.Del(o.Names.Reset) // slots are not reset: it would be that of a middleware further out
+		h.Del(o.Names.Reset) // slots have no reset: a value there would be from a middleware further out
 	} else {
 		text = strconv.AppendInt(text, o.reset(res), 10)
 	}
@@ -107,7 +113,7 @@ func (o headers) setXRateLimit(h Header, res *core.Result, state *RequestState) 
 		return
 	}
 	values := &state.values
-	if values[0] != "" { // in the headers since an outer middleware, and net/http may be reading them
+	if values[0] != "" { // an outer middleware has put them into the headers, which net/http may be reading
 		values = new([3]string)
 	}
 	all := string(text)
@@ -124,8 +130,8 @@ func (o headers) setXRateLimit(h Header, res *core.Result, state *RequestState) 
 	}
 }
 
-// reset returns the value of X-RateLimit-Reset. In Unix time it is the same throughout a fixed
-// window, because At is of the clock that decided.
+// reset returns the value of X-RateLimit-Reset. In Unix time, the value stays the same throughout a
+// fixed window, because both At and ResetAfter come from the clock that decided.
 func (o headers) reset(res *core.Result) int64 {
 	if o.Delta {
 		return format.SecondsCeil(res.ResetAfter)
@@ -137,7 +143,8 @@ func (o headers) reset(res *core.Result) int64 {
 	return at.Unix()
 }
 
-// setExposed adds the headers in use to those that the application already exposes.
+// setExposed adds the names of the headers in use to the names that the application already
+// exposes.
 func (o headers) setExposed(h Header) {
 	names := []string{headerRetryAfter}
 	if o.Millis {

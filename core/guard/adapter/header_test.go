@@ -11,8 +11,8 @@ import (
 	"github.com/redislimit/redislimit/core"
 )
 
-// TestShownComparesAsResults compares random Results whole, and by what shown keeps
-// of them: a field that Tighter compares and shown lacks would make a difference.
+// TestShownComparesAsResults compares random Results directly, and by the fields that shown keeps of
+// them. The outcomes differ if Tighter compares a field that shown lacks.
 func TestShownComparesAsResults(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))
@@ -29,7 +29,7 @@ func TestShownComparesAsResults(t *testing.T) {
 	}
 }
 
-// randomResult has small values in all fields, so that many of them are equal.
+// randomResult returns a Result with small values in all fields, so that many values are equal.
 func randomResult(random *rand.Rand) core.Result {
 	var res core.Result
 	fields := reflect.ValueOf(&res).Elem()
@@ -49,8 +49,8 @@ func randomResult(random *rand.Rand) core.Result {
 	return res
 }
 
-// TestRetryAfterIsNeverZero has a denial that ends within the moment in which it is
-// written: clients take 0 for "at once".
+// TestRetryAfterIsNeverZero checks a denial that ends while it is written: Retry-After must not be 0,
+// which clients take as an invitation to retry at once.
 func TestRetryAfterIsNeverZero(t *testing.T) {
 	t.Parallel()
 	h := http.Header{}
@@ -64,7 +64,8 @@ func TestRetryAfterIsNeverZero(t *testing.T) {
 	}
 }
 
-// TestRetryIn compares random waits with what RetryJitter and MaxRetryAfter promise, in both units.
+// TestRetryIn checks random waits against the documented bounds of RetryJitter and MaxRetryAfter, in
+// both units.
 func TestRetryIn(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))
@@ -91,7 +92,8 @@ func TestRetryIn(t *testing.T) {
 	}
 }
 
-// TestHeadersOfACalendar has a day of 23 hours: X-RateLimit-Reset is its end, and w its length.
+// TestHeadersOfACalendar checks the headers on a day of 23 hours: X-RateLimit-Reset must be its end, and
+// w its length.
 func TestHeadersOfACalendar(t *testing.T) {
 	t.Parallel()
 	zone, err := time.LoadLocation("Europe/Berlin")

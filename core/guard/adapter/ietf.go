@@ -8,9 +8,9 @@ import (
 	"github.com/redislimit/redislimit/core/guard/internal/format"
 )
 
-// setIETF lists every limit in RateLimit-Policy and RateLimit, as
-// draft-ietf-httpapi-ratelimit-headers-11 of 23 May 2026 has them. The items are strings of RFC
-// 9651; a valid name has no character that would need escaping.
+// setIETF lists every limit in RateLimit-Policy and RateLimit, as specified by
+// draft-ietf-httpapi-ratelimit-headers-11 of 23 May 2026. The names are strings of RFC 9651; a
+// valid name has no character that needs escaping.
 func (o headers) setIETF(h Header, res *core.Result, draw float64) {
 	policy, state := make([]byte, 0, 128), make([]byte, 0, 128)
 	for each := range res.All() {
@@ -31,20 +31,20 @@ func (o headers) setIETF(h Header, res *core.Result, draw float64) {
 		switch {
 		case each.Allowed && each.Window > 0:
 			state = appendParameter(state, 't', max(format.SecondsCeil(each.ResetAfter), atPace(&each)))
-		case each.Allowed: // slots
+		case each.Allowed: // slots have no time at which they are available again
 		case each.RetryAfter != core.Never:
 			t := o.retryIn(each.RetryAfter, time.Second, draw)
-			state = appendParameter(state, 't', min(t, o.retryIn(res.RetryAfter, time.Second, draw))) // Retry-After is no earlier than any such t
+			state = appendParameter(state, 't', min(t, o.retryIn(res.RetryAfter, time.Second, draw))) // no t is later than Retry-After
 		}
 	}
 	h.Set(headerPolicy, string(policy))
 	h.Set(headerRateLimit, string(state))
 }
 
-// atPace returns in how many seconds what remains of a limit comes back at its rate. A smaller t
-// would show a faster pace than q and w do: section 6 of the draft asks for a cap. The product is
-// below 2^63: a window is of 100 years at most, and a limit of 1e9. Of a limit of 0, which admits what
-// costs nothing, nothing comes back.
+// atPace returns after how many seconds the remaining units of a limit have come back at the rate
+// of the limit. A smaller t would show a faster pace than q and w do; section 6 of the draft asks
+// for a cap. The product cannot overflow: a window is at most 100 years, and a limit at most 1e9. A
+// limit of 0, which admits only requests that cost nothing, has no rate.
 func atPace(each *core.Result) int64 {
 	if each.Limit == 0 {
 		return 0
@@ -52,6 +52,7 @@ func atPace(each *core.Result) int64 {
 	return (format.SecondsCeil(each.Window)*each.Remaining + each.Limit - 1) / each.Limit
 }
 
+// appendParameter appends a parameter of RFC 9651, such as ";q=100".
 func appendParameter(b []byte, name byte, value int64) []byte {
 	return strconv.AppendInt(append(b, ';', name, '='), value, 10)
 }

@@ -5,19 +5,20 @@ import (
 	"strings"
 )
 
-// HeaderLines returns the values of the header called name, in upper or lower case, that a header
-// block has: the lines of a request between the first one and an empty one. A value that is
-// continued on a further line has the line end in it. The values are parts of block.
+// HeaderLines returns the values of a header in a header block, which is the part of a request
+// between its first line and the empty line. name is in any case. If a value continues on further
+// lines, the returned value contains the line ends. The values are slices of block, without the
+// space around them.
 //
-// It is for adapters whose framework does not tell the headers of a request from the trailer of its
-// body, which any client may write.
+// HeaderLines is for adapters whose framework mixes the headers of a request with the trailer of
+// its body, in which a client may add any header.
 func HeaderLines(block []byte, name string) (values [][]byte) {
 	defer func() {
 		for i, value := range values {
 			values[i] = bytes.Trim(value, " \t\r\n")
 		}
 	}()
-	var value []byte // that of the line before, if it is called name
+	var value []byte // the value of the previous line, if that line is called name
 	for at := 0; at < len(block); {
 		end := len(block)
 		if i := bytes.IndexByte(block[at:], '\n'); i >= 0 {

@@ -15,51 +15,54 @@ import (
 	"github.com/redislimit/redislimit/internal/inside"
 )
 
-// A RequestState is what the middlewares of one request have decided so far. An adapter keeps one
-// with each request, for handlers and for stacked middlewares.
+// A RequestState contains what the middlewares of one request have decided so far. An adapter keeps
+// one RequestState with each request, for handlers and for stacked middlewares. The zero value is
+// ready to use. It is safe for concurrent use.
 type RequestState struct {
-	limiter atomic.Pointer[core.Limiter] // of the middleware that ran last
-	cost    atomic.Pointer[cost]         // that SetCost was last given, or nil
-	charges atomic.Int32                 // whether what SetCost is given is charged: 0 where no middleware has CostAfter
-	refused atomic.Int32                 // 503 or 499, if a middleware called no handler because of that
+	limiter atomic.Pointer[core.Limiter] // the limiter that was last asked
+	cost    atomic.Pointer[cost]         // the last argument of SetCost; nil before the first call
+	charges atomic.Int32                 // 0 if no middleware has CostAfter; otherwise chargesLater or hasCharged
+	refused atomic.Int32                 // the status, 503 or 499, with which a middleware refused the request; otherwise 0
 
-	// Middlewares of one request can run at the same time: one inside of http.TimeoutHandler goes
-	// on after the timeout, and a handler may serve several requests in one.
+	// mu guards the fields below. Middlewares of one request can run at the same time: a middleware
+	// inside http.TimeoutHandler continues after the timeout, and a handler may serve several requests
+	// within one.
 	mu         sync.Mutex
-	result     core.Result     // the tightest
-	names      *settings.Names // of the headers of the set XRateLimit in the first middleware that set these
-	xRateLimit shown           // what is in the headers with these names
-	others     []otherNames    // and in those with further names
-	ietf       shown           // and in the headers of the set IETF
+	result     core.Result     // the tightest so far
+	names      *settings.Names // how the first middleware with XRateLimit names the headers of this set
+	xRateLimit shown           // the Result that the headers with these names show
+	others     []otherNames    // the same for the names of other middlewares
+	ietf       shown           // the Result that the headers of the set IETF show
 	values     [3]string       // the X-RateLimit headers that the first middleware set
-	text       [64]byte        // in which they are formatted
-	header     uintptr         // of the response, as the first middleware saw it
-	counted    [2]counted      // by those that came first
-	slots      []slot          // that the request holds now
+	text       [64]byte        // a buffer for formatting them
+	header     uintptr         // identity of the response headers that the first middleware saw
+	counted    [2]counted      // how the first two middlewares counted the request
+	slots      []slot          // the slots that the request holds now
 }
 
-// A slot is one that a request holds while it is served.
+// A slot is a slot of InFlight that a request holds while it is served.
 type slot struct {
 	counted
 
-	header uintptr // of the response
+	header uintptr // identity of the response headers
 }
 
-// With CostAfter, charges says whether the middleware has charged already.
+// The values of RequestState.charges if a middleware has CostAfter: whether a middleware has charged
+// the cost already.
 const (
 	chargesLater int32 = 1 + iota
 	hasCharged
 )
 
-// A counted is by what a middleware has counted the request.
+// A counted says how a middleware counted a request: with which limiter, and by which key.
 type counted struct {
 	limiter *core.Limiter
 	key     string
 }
 
-// countsAgain reports whether a middleware further out has counted the request by lim and key, and
-// notes that they have. A handler that serves several requests in one has another header for each
-// of them: those do not count.
+// countsAgain reports whether a middleware further out has already counted the request with lim and
+// key. If not, it records that the request is counted now. If a handler serves several requests
+// within one, each of them has response headers of its own, and these requests are not compared.
 func (s *RequestState) countsAgain(h Header, lim *core.Limiter, key string) bool {
 	header := identity(h)
 	if s.header == 0 {
@@ -80,7 +83,8 @@ func (s *RequestState) countsAgain(h Header, lim *core.Limiter, key string) bool
 	return false
 }
 
-// identity tells the headers of two responses apart.
+// identity returns a number that differs between the headers of two responses, if they are of
+// net/http.
 func identity(h Header) uintptr {
 	if h, ok := h.(http.Header); ok {
 		return reflect.ValueOf(h).Pointer()
@@ -88,8 +92,8 @@ func identity(h Header) uintptr {
 	return 1
 }
 
-// holdsSlot reports whether the request with the response header h holds a slot of lim and key
-// already: a middleware further out has taken it.
+// holdsSlot reports whether the request with the response headers h already holds a slot of lim and
+// key, which a middleware further out has taken.
 func (s *RequestState) holdsSlot(h Header, lim *core.Limiter, key string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -98,13 +102,14 @@ func (s *RequestState) holdsSlot(h Header, lim *core.Limiter, key string) bool {
 	})
 }
 
-// noteSlot notes that the request holds a slot until forgetSlot is called with the same.
+// noteSlot records that the request holds a slot, until forgetSlot is called with an equal slot.
 func (s *RequestState) noteSlot(taken slot) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.slots = append(s.slots, taken)
 }
 
+// forgetSlot records that the request no longer holds a slot.
 func (s *RequestState) forgetSlot(freed slot) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -113,13 +118,13 @@ func (s *RequestState) forgetSlot(freed slot) {
 	}
 }
 
-// A cost is what SetCost was given.
+// A cost is the argument of one call of SetCost.
 type cost struct {
 	n       int64
-	charged atomic.Bool // by a middleware that is through
+	charged atomic.Bool // whether a middleware has charged it
 }
 
-// Result returns the tightest decision. It reports false if there is none.
+// Result returns the tightest decision about the request. It returns false if there is none.
 func (s *RequestState) Result() (core.Result, bool) {
 	if s == nil {
 		return core.Result{}, false
@@ -129,8 +134,8 @@ func (s *RequestState) Result() (core.Result, bool) {
 	return s.result, s.result.Source != core.SourceNone
 }
 
-// Logger returns the logger of the limiter that decides now, or nil if there is none. The method
-// Logger of an adapter's request returns it; see [keyfunc.LoggingRequest].
+// Logger returns the logger of the limiter that was last asked, or nil if there is none. The method
+// Logger of an adapter's request returns it; see [keyfunc.LoggingRequest]. s may be nil.
 func (s *RequestState) Logger() *slog.Logger {
 	if s == nil || s.limiter.Load() == nil {
 		return nil
@@ -139,8 +144,8 @@ func (s *RequestState) Logger() *slog.Logger {
 	return lim.Logger().With("limiter", lim.Name())
 }
 
-// SetCost has the middlewares of the request with [guard.CostAfter] charge n units. The function
-// SetCost of an adapter calls it. It does nothing if s is nil.
+// SetCost makes the middlewares of the request that have [guard.CostAfter] charge n units. An
+// adapter's function SetCost calls it. SetCost does nothing if s is nil.
 func (s *RequestState) SetCost(n int64) {
 	if s == nil {
 		return
@@ -154,21 +159,22 @@ func (s *RequestState) SetCost(n int64) {
 	}
 }
 
+// warn logs message once, to the logger of the limiter that was last asked.
 func (s *RequestState) warn(message string) {
 	if lim := s.limiter.Load(); lim != nil {
 		inside.Core.WarnOnce(context.Background(), lim, message)
 	}
 }
 
-// An otherNames is what is shown under the names of a middleware whose HeaderPrefix is not the one of
+// An otherNames describes the headers of middlewares whose HeaderPrefix differs from the prefix of
 // the first middleware.
 type otherNames struct {
-	limit string // the first of the names
+	limit string // the first of the names, which identifies them all
 	shown *shown
 }
 
-// shownAs returns what the headers with the given names show. Each prefix has headers of its own: the
-// tighter of two limits hides the other only under one prefix.
+// shownAs returns the record of what the headers with the given names show. Each prefix has a
+// record of its own, because a tighter limit replaces another one only under the same prefix.
 func (s *RequestState) shownAs(names *settings.Names) *shown {
 	if s.names == nil {
 		s.names = names
@@ -185,8 +191,8 @@ func (s *RequestState) shownAs(names *settings.Names) *shown {
 	return s.others[len(s.others)-1].shown
 }
 
-// A shown is the Result that the headers have, as far as Tighter compares it. With two whole
-// Results in each RequestState, a request took 10 % longer.
+// A shown is the Result that the headers show, reduced to the fields that Tighter compares. With
+// two complete Results in each RequestState, a request took 10 % longer.
 type shown struct {
 	allowed                bool
 	source                 core.Source
@@ -195,7 +201,7 @@ type shown struct {
 	window                 time.Duration
 }
 
-// replace reports whether res is tighter than s, and records it if so.
+// replace reports whether res is tighter than s, and if so records res.
 func (s *shown) replace(res *core.Result) bool {
 	if s.source != core.SourceNone && !res.Tighter(core.Result{
 		Allowed: s.allowed, Source: s.source, Limit: s.limit, Remaining: s.remaining, RetryAfter: s.retryAfter, ResetAfter: s.resetAfter,

@@ -1,4 +1,5 @@
-// Package format writes the numbers and names of a Result as headers and bodies have them.
+// Package format turns the numbers and names of a [core.Result] into the values that headers and
+// bodies contain.
 package format
 
 import (
@@ -7,10 +8,11 @@ import (
 	"github.com/redislimit/redislimit/core"
 )
 
-// SecondsCeil returns d in whole seconds, rounded up: a client that waits that long is never early.
+// SecondsCeil returns d in whole seconds, rounded up, so that a client that waits for them is never
+// too early.
 func SecondsCeil(d time.Duration) int64 { return Ceil(d, time.Second) }
 
-// Ceil returns d in whole units, rounded up.
+// Ceil returns d in whole units, rounded up. It is 0 if d is negative.
 func Ceil(d, unit time.Duration) int64 {
 	if d <= 0 {
 		return 0
@@ -18,11 +20,12 @@ func Ceil(d, unit time.Duration) int64 {
 	return int64((d-1)/unit) + 1
 }
 
-// RetrySeconds returns RetryAfter in whole seconds, and at least 1: clients take 0 for "at once".
+// RetrySeconds returns RetryAfter in whole seconds. It is at least 1, because clients take a
+// Retry-After of 0 as an invitation to retry at once.
 func RetrySeconds(res *core.Result) int64 { return max(1, SecondsCeil(res.RetryAfter)) }
 
-// PolicyName returns the name of the policy of one limit of res: that of the limiter and, if res
-// has several limits of that, of the limit.
+// PolicyName returns the name of one limit of res, as RateLimit-Policy shows it: the name of the
+// limiter, followed by the name of the limit if the limiter has several limits in res.
 func PolicyName(res, one *core.Result) string {
 	limits := 0
 	for each := range res.All() {

@@ -5,21 +5,22 @@ type Option interface {
 	applyTo(s *Settings)
 }
 
-// An AnswerOption is an Option that is about nothing but how a request is answered. Only this package implements it.
+// An AnswerOption is an Option that only affects how a request is answered. Only this package
+// implements it.
 type AnswerOption interface {
 	Option
 	isAboutAnswers()
 }
 
-// NewOption returns the Option called name, which set applies. It may be given once.
+// NewOption returns the Option called name, which may be given once. set changes the Settings.
 func NewOption(name string, set func(s *Settings)) Option { return option{name, set} }
 
-// NewAnswerOption is NewOption for an AnswerOption.
+// NewAnswerOption is like NewOption, but returns an AnswerOption.
 func NewAnswerOption(name string, set func(s *Settings)) AnswerOption {
 	return answerOption{option{name, set}}
 }
 
-// NewRepeatable returns an Option that may be given several times, and that set applies each time.
+// NewRepeatable returns an Option that may be given several times. set is called each time.
 func NewRepeatable(set func(s *Settings)) Option { return repeatable(set) }
 
 type option struct {

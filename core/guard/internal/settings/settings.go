@@ -1,5 +1,5 @@
-// Package settings has the type of the options of package guard, and the Settings that they change.
-// Package adapter reads the Settings.
+// Package settings defines the Settings of a middleware and the options that change them. It
+// connects package guard, which makes the options, with package adapter, which reads the Settings.
 package settings
 
 import (
@@ -11,60 +11,60 @@ import (
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
-// Settings are what the options of one middleware add up to.
+// Settings is the result of all options of one middleware.
 type Settings struct {
-	Fallback   keyfunc.Func // or nil
+	Fallback   keyfunc.Func // may be nil
 	Skip       func(keyfunc.Request) bool
 	Cost       func(keyfunc.Request) int64
 	LimiterFor func(keyfunc.Request) (*core.Limiter, error)
 	CountIf    func(status, code int) bool
-	Codes      string // the adapter whose codes CountIf is about, or "" for the status
+	Codes      string // the adapter whose codes CountIf judges; "" if it judges the HTTP status
 	CostAfter  bool
 	DryRun     bool
 	WaitUpTo   time.Duration // 0: a denied request does not wait
-	MaxWaiting int           // with WaitUpTo
+	MaxWaiting int           // how many requests may wait at a time because of WaitUpTo
 	Headers    Headers
-	OnDenied   any // a handler of the framework's type, or nil
+	OnDenied   any // a handler of the framework's type; may be nil
 	OnError    any // likewise
 	Members    []Member
 
-	given map[string]bool
+	given map[string]bool // the names of the options that were given
 }
 
-// A Member is a limiter that decides together with that of the middleware. Its Settings have no
-// more than a Cost, a Fallback and a LimiterFor.
+// A Member is another limiter that decides together with the limiter of the middleware, as the
+// option AlsoLimit describes. Its Settings contain only Cost, Fallback and LimiterFor.
 type Member struct {
 	Limiter  *core.Limiter
 	Key      keyfunc.Func
 	Settings Settings
 }
 
-// Headers says which headers a response has, and how they are written.
+// Headers says which headers about the limit a response has, and how they are written.
 type Headers struct {
-	Sets     uint8  // a guard.HeaderSet, or 0 for none
-	Names    *Names // of the set XRateLimit
-	OnDenial bool   // and on nothing else
-	Delta    bool
-	Expose   bool
+	Sets     uint8  // a guard.HeaderSet; 0 without headers
+	Names    *Names // the names of the set XRateLimit
+	OnDenial bool   // only denials have headers
+	Delta    bool   // X-RateLimit-Reset is in seconds from now
+	Expose   bool   // the headers are listed in Access-Control-Expose-Headers
 
-	Jitter   float64       // by what share of it Retry-After may be later
-	MaxRetry time.Duration // the longest one, or 0
-	Millis   bool          // Retry-After-Ms, too
+	Jitter   float64       // the share of a wait by which RetryJitter may lengthen it
+	MaxRetry time.Duration // the longest Retry-After; 0 without a bound
+	Millis   bool          // Retry-After-Ms is sent as well
 }
 
-// Names are the names of the headers of the set XRateLimit, as net/http writes them.
+// Names contains the names of the headers of the set XRateLimit, in the canonical form of net/http.
 type Names struct {
-	Prefix                  string // with which they begin, as it was given
+	Prefix                  string // the prefix of the names, as it was given
 	Limit, Remaining, Reset string
 }
 
-// NewNames returns the Names that begin with prefix.
+// NewNames returns the Names with the given prefix.
 func NewNames(prefix string) *Names {
 	name := func(field string) string { return http.CanonicalHeaderKey(prefix + field) }
 	return &Names{prefix, name("Limit"), name("Remaining"), name("Reset")}
 }
 
-// give notes that an option is given. It panics if it was given before.
+// give records that the option has been given. It panics if the option was given before.
 func (s *Settings) give(option string) {
 	if s.given[option] {
 		panic(fmt.Sprintf("guard: %s and %s: give it once", option, option))
@@ -75,7 +75,7 @@ func (s *Settings) give(option string) {
 	s.given[option] = true
 }
 
-// And adds a member. It panics if it has what only the whole middleware can have.
+// And adds a member. It panics if the member has an option that only the whole middleware may have.
 func (s *Settings) And(m Member) {
 	for option := range m.Settings.given {
 		if option != "Cost" && option != "Fallback" && option != "LimiterFor" {
@@ -89,7 +89,7 @@ func (s *Settings) And(m Member) {
 	s.given["AlsoLimit"] = true
 }
 
-// MustLimit panics if a limiter or the function of its keys is missing.
+// MustLimit panics if lim or key is nil.
 func MustLimit(lim *core.Limiter, key keyfunc.Func) {
 	switch {
 	case lim == nil:
@@ -99,7 +99,7 @@ func MustLimit(lim *core.Limiter, key keyfunc.Func) {
 	}
 }
 
-// Apply applies options.
+// Apply applies opts to s. It panics if an option is nil.
 func Apply[O Option](s *Settings, opts []O) {
 	for _, opt := range opts {
 		if any(opt) == nil {
@@ -109,7 +109,8 @@ func Apply[O Option](s *Settings, opts []O) {
 	}
 }
 
-// Check panics if an option has no effect because of another.
+// Check panics if an option has no effect because of another one. xRateLimit is the bit of
+// guard.XRateLimit in Headers.Sets.
 func (s *Settings) Check(xRateLimit uint8) {
 	if s.given["NoHeaders"] {
 		for _, option := range []string{
@@ -133,7 +134,8 @@ func (s *Settings) Check(xRateLimit uint8) {
 	}
 }
 
-// MustFunc panics if the function given to an option is missing.
+// MustFunc panics if missing is true: the option was given a nil function. does completes the
+// message, which says what the function should do.
 func MustFunc(missing bool, option, does string) {
 	if missing {
 		panic("guard: " + option + "(nil): want a function that " + does)
