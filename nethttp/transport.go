@@ -196,8 +196,8 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // drop ends a response that is not returned. Slots and reserved units are given back at once. The body is
-// read in the background, so that its connection can be used again, but for at most drainTime, because the
-// server may send it slowly.
+// read in the background, so that its connection can be used again. This takes at most drainTime, because
+// the server may send the body slowly.
 func drop(dropped io.ReadCloser) {
 	if dropped == nil {
 		return

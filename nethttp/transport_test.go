@@ -563,7 +563,7 @@ func TestTransportUnclosed(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 			defer cancel()
 			_, err := get(t, ctx, rt, "http://partner/")
-			if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "the body of each response to be closed") {
+			if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "close the body of each response") {
 				t.Errorf("%s: the error is %v", name, err)
 			}
 		})
