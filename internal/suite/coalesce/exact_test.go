@@ -43,7 +43,7 @@ func TestExact(t *testing.T) {
 		defer func() { _ = client.Close() }()
 		s := newBackend(client, 1)
 		s.now, s.advance = now, advance
-		exact(t, s, 4) // the scripts are those of Redis
+		exact(t, s, 4) // the scripts of Redis
 	})
 }
 
@@ -84,7 +84,7 @@ func compare(t *testing.T, s *backend, seed uint64, variants ...limits.Variant) 
 	name = fmt.Sprintf("%x", name)[max(0, 2*len(name)-60):]
 	lim := s.limiter(t, name, opts...)
 	single := s.limiter(t, name, append(opts, core.Prefix("single"), core.MaxBatch(1))...)
-	var leaving [][2]*core.Reservation // in a batch, and by itself
+	var leaving [][2]*core.Reservation // in a batch, and alone
 	for range 6 {
 		requests, alike := make([]request, 1+r.IntN(24)), r.IntN(3) == 0 // all of one cost, though some only look
 		for i := range requests {
@@ -147,7 +147,7 @@ func compare(t *testing.T, s *backend, seed uint64, variants ...limits.Variant) 
 	}
 }
 
-// takenBack cancels what one of a batch was charged, and the same one by itself.
+// takenBack cancels the charge of a call in a batch, and of the same call made alone.
 func takenBack(t *testing.T, lim, single *core.Limiter, key string, got, want *core.Reservation) {
 	t.Helper()
 	ctx := context.Background()
@@ -161,7 +161,7 @@ func takenBack(t *testing.T, lim, single *core.Limiter, key string, got, want *c
 	}
 }
 
-// view is all that a user can read of a Result.
+// view is everything that a user can read in a Result.
 func view(r core.Result) string {
 	all := slices.Collect(r.All())
 	var text strings.Builder
