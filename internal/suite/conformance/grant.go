@@ -8,7 +8,7 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/limits"
 )
 
-// A grant is a Reservation, and what it was asked for with.
+// A grant is a Reservation, with the arguments of the call that made it.
 type grant struct {
 	*core.Reservation
 
@@ -29,7 +29,7 @@ func tryReserve(ctx context.Context, lim *core.Limiter, key string, n int64) (gr
 	return granted(grant{r, lim, n, true}), err
 }
 
-// granted has the Result of an error be that of a denial.
+// granted turns an error into the Result of a denial.
 func granted(g grant) grant {
 	if g.Reservation == nil {
 		g.Reservation = &core.Reservation{}
