@@ -8,10 +8,10 @@ import (
 	"github.com/redislimit/redislimit/core/guard/adapter"
 )
 
-// An Answerer answers requests for handlers that ask a limiter themselves. A handler does so when
-// only the handler knows whom or what to count, such as the account in a login or the number of
-// rows that a query reads. Middleware would have to parse the body a second time, and a client
-// could escape the limit with a body that the two read differently.
+// An Answerer answers requests for handlers that call a limiter themselves. A handler does so if only the
+// handler knows what to count, such as the account in a login or the number of rows that a query reads.
+// Middleware would have to parse the body a second time, and a client could escape the limit with a body
+// that the middleware and the handler read differently.
 //
 //	var limit = httplimit.NewAnswerer()
 //
@@ -31,25 +31,24 @@ type Answerer struct {
 	handlers adapter.Handlers[http.Handler]
 }
 
-// NewAnswerer returns an Answerer. Its options are about headers and answers, such as
-// [guard.Headers], [guard.RetryJitter] and [OnDenied]. Like [Middleware], NewAnswerer panics at
-// once if an option is wrong.
+// NewAnswerer returns an Answerer. Its options control headers and answers, such as [guard.Headers],
+// [guard.RetryJitter] and [OnDenied]. Like [Middleware], NewAnswerer panics at once if an option is wrong.
 func NewAnswerer(opts ...guard.AnswerOption) *Answerer {
 	answerer, handlers := framework.NewAnswerer(opts...)
 	return &Answerer{answerer, handlers}
 }
 
-// Answer answers a request that must not be served, exactly as [Middleware] does, and reports
-// whether it did: then the handler must return. The handler passes both values that a function or
-// method of package core returned: a [core.Result], a [*core.Permit] or a
-// [*core.Reservation], of which the last two may be nil, and the error.
+// Answer answers a request that must not be served, exactly as [Middleware] does, and reports whether it
+// did. If so, the handler must return. Pass both values that a function or method of package core returned:
+// a [core.Result], a [*core.Permit] or a [*core.Reservation], of which the last two may be nil, and the
+// error.
 //
-//   - If the request is denied, the status is 429, with Retry-After and a problem+json body, or the
-//     handler of [OnDenied] answers.
-//   - If the limiter could not decide, because Redis did not answer or a deadline passed, the
-//     status is 503. If the client has left, it is 499. Any other error, such as an empty key, is a
-//     mistake in the application: the status is 500, and the error is logged at most once a minute.
-//     In these cases the handler of [OnError] answers, if there is one.
+//   - If the request is denied, the status is 429, with Retry-After and a problem+json body. With
+//     [OnDenied], its handler answers instead.
+//   - If the limiter could not decide, because Redis did not answer or a deadline passed, the status is
+//     503. If the client has left, it is 499. Any other error, such as an empty key, is a mistake in the
+//     application: the status is 500, and the error is logged at most once a minute. In these cases, the
+//     handler of [OnError] answers instead, if there is one.
 //   - If the request is admitted, Answer only sets the headers about the limit, and returns false.
 //
 // The headers and [Result] describe the tightest of all decisions about the request, if it passed a

@@ -5,14 +5,14 @@ import (
 	"reflect"
 )
 
-// hasBegun reports whether the header of a response was written. net/http does not export this, but
-// all of its writers keep it in a field of the same name. hasBegun looks for that field in w and in
-// the writers that w wraps. If no writer has it, perhaps in a later version of net/http, hasBegun
-// reports false.
+// hasBegun reports whether the header of a response has been written. net/http does not export this, but
+// all of its writers store it in a field of the same name. hasBegun looks for the field in w and in the
+// writers that w wraps. If no writer has the field, as perhaps in a later version of net/http, hasBegun
+// returns false.
 func hasBegun(w http.ResponseWriter) bool {
 	for depth := 0; w != nil && depth < maxWriters; depth++ {
 		fields := structOf(reflect.ValueOf(w))
-		if isTrue(fields, "wroteHeader") || isTrue(structOf(fieldOf(fields, "rws")), "wroteHeader") { // rws is HTTP/2's
+		if isTrue(fields, "wroteHeader") || isTrue(structOf(fieldOf(fields, "rws")), "wroteHeader") { // rws is in the writer of HTTP/2
 			return true
 		}
 		w = innerWriter(w, fields)
@@ -20,7 +20,7 @@ func hasBegun(w http.ResponseWriter) bool {
 	return false
 }
 
-// maxWriters bounds how many writers inside of each other are looked at.
+// maxWriters bounds how many nested writers hasBegun looks at.
 const maxWriters = 100
 
 // innerWriter returns the writer that w writes to, or nil if it is not known.
@@ -43,7 +43,7 @@ func structOf(v reflect.Value) reflect.Value {
 	return v
 }
 
-// fieldOf returns the field called name that a struct itself has, or the zero Value.
+// fieldOf returns the field called name that belongs to a struct itself, or the zero Value.
 func fieldOf(structure reflect.Value, name string) reflect.Value {
 	if !structure.IsValid() {
 		return reflect.Value{}

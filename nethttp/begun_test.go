@@ -106,7 +106,7 @@ func getFrom(t *testing.T, server *httptest.Server, http2 bool) *http.Response {
 	return response
 }
 
-// TestHasBegunStrange looks at writers that have no such field, or lead nowhere.
+// TestHasBegunStrange looks at writers that lack the field, or lead nowhere.
 func TestHasBegunStrange(t *testing.T) {
 	t.Parallel()
 	recorder := httptest.NewRecorder()

@@ -12,8 +12,8 @@ import (
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
-// TestContextShowsNothing has a handler print its context, and one that is made of it, as
-// logs do: neither the user's key nor a header of the request is there.
+// TestContextShowsNothing makes a handler print its context and one derived from it, as logs do: they show
+// neither the user's key nor a header of the request.
 func TestContextShowsNothing(t *testing.T) {
 	t.Parallel()
 	lim, err := core.NewMemory("printed", core.FixedWindow(core.PerMinute(9)))

@@ -14,8 +14,9 @@ import (
 	httplimit "github.com/redislimit/redislimit/nethttp"
 )
 
-// TestTransportDrip has the other side answer 429 with a body that never ends, one byte now and then. That holds back neither
-// the next try nor the slot: the request is sent again when the other side says, and others can be sent meanwhile.
+// TestTransportDrip makes the server answer 429 with a body that never ends, one byte now and then. This
+// delays neither the next try nor the release of the slot: the request is sent again when the server says,
+// and others can be sent meanwhile.
 func TestTransportDrip(t *testing.T) {
 	t.Parallel()
 	var tries atomic.Int32

@@ -34,7 +34,7 @@ func limited(next http.HandlerFunc, key keyfunc.Func, options ...guard.Option) h
 	return httplimit.Middleware(lim, key, options...)(next)
 }
 
-// get asks h for "/" and prints the answer.
+// get requests "/" from h and prints the answer.
 func get(h http.Handler) {
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/?tenant=acme", nil))
@@ -43,7 +43,7 @@ func get(h http.Handler) {
 
 func hello(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") }
 
-// An answer of one's own, with status 429.
+// The application answers denied requests itself, with status 429.
 func ExampleOnDenied() {
 	denied := func(w http.ResponseWriter, r *http.Request) {
 		res, _ := httplimit.Result(r.Context())
@@ -67,8 +67,8 @@ func ExampleOnError() {
 	log.Fatal(http.ListenAndServe("localhost:8080", h))
 }
 
-// A request can be counted by anything that net/http has of it. A key function can call
-// others.
+// A request can be counted by anything that net/http knows about it. A key function can call other key
+// functions.
 func ExampleKey() {
 	address := keyfunc.IP()
 	byTenant := httplimit.Key(func(r *http.Request) (string, error) {

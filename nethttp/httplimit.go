@@ -1,4 +1,4 @@
-// Package httplimit is rate limiting for net/http: one line of middleware.
+// Package httplimit limits the rate of requests to a net/http server, with one line of middleware:
 //
 //	lim := core.MustNew(rdb, "api", core.TokenBucket(core.PerMinute(100)))
 //	http.Handle("/", httplimit.Middleware(lim, keyfunc.IP())(mux))
@@ -16,19 +16,18 @@ import (
 
 const framework = adapter.Adapter[*http.Request, http.Handler]("httplimit")
 
-// Middleware returns middleware that asks lim about each request, counted by key, and sets
-// X-RateLimit-Limit, -Remaining and -Reset on every limited response. A denied request gets status
-// 429 with Retry-After and a problem+json body (RFC 9457); without Redis, with [core.FailClosed],
-// 503.
+// Middleware returns middleware by which lim decides about each request, counted by key. The middleware
+// sets X-RateLimit-Limit, -Remaining and -Reset on every limited response. A denied request gets status 429
+// with Retry-After and a problem+json body (RFC 9457). While Redis does not answer and the outage policy is
+// [core.FailClosed], the status is 503.
 //
-// A request waits for a LeakyBucket's Delay. If the client disconnects meanwhile, the wait ends and
-// the charge is refunded. net/http detects a disconnect only after the request's body has been
-// read.
+// With a LeakyBucket, a request waits for its Delay. If the client disconnects meanwhile, the wait ends and
+// the charge is refunded. net/http detects a disconnect only after the request's body has been read.
 //
 // Requests that hold slots of [core.InFlight] have a context that is canceled, with the cause
 // [core.ErrSlotLost], if the slots are lost.
 //
-// It panics at once if lim or key is nil.
+// Middleware panics at once if lim or key is nil.
 func Middleware(lim *core.Limiter, key keyfunc.Func, opts ...guard.Option) func(http.Handler) http.Handler {
 	g, handlers := framework.New(lim, key, opts...)
 	return func(next http.Handler) http.Handler {
@@ -54,31 +53,32 @@ func Middleware(lim *core.Limiter, key keyfunc.Func, opts ...guard.Option) func(
 	}
 }
 
-// OnDenied answers denied requests instead of the problem+json body; the headers are set before. If
-// h sets no status it is 429. [Result] has the decision.
+// OnDenied makes h answer denied requests, instead of the problem+json body. The headers are set before. If
+// h sets no status, the status is 429. [Result] returns the decision.
 func OnDenied(h http.Handler) guard.AnswerOption { return framework.OnDenied(h) }
 
-// OnError answers requests without a decision. If h sets no status it is 503, or 500 when the key
-// function failed.
+// OnError makes h answer requests about which no decision was made. If h sets no status, the status is 503,
+// or 500 if the key function failed.
 func OnError(h http.Handler) guard.AnswerOption { return framework.OnError(h) }
 
-// Key returns a key function that calls f with the request's *http.Request. Add a prefix to the
-// key, as in "tenant:"+id, so that it never equals a key of another kind. If f returns
-// [keyfunc.ErrNoKey], the request is counted as that says; any other error is answered with 500.
-// Under the middleware of another adapter the key function panics.
+// Key returns a key function that calls f with the request's *http.Request. Add a prefix to the key, as in
+// "tenant:"+id, so that it never equals a key of another kind. If f returns [keyfunc.ErrNoKey], the request
+// is counted by a fallback, as described there; any other error is answered with 500. Under the middleware
+// of another adapter, the key function panics.
 func Key(f func(*http.Request) (string, error)) keyfunc.Func { return framework.Key(f) }
 
-// Request returns r as key functions see it, so that the function given to [Key] can call others,
-// such as [keyfunc.IP].
+// Request returns r as key functions see it, so that the function passed to [Key] can call other key
+// functions, such as [keyfunc.IP].
 func Request(r *http.Request) keyfunc.Request { return request{r} }
 
-// Result returns the decision about the request whose context ctx is: the tightest one of stacked
-// middlewares, also of those that set no headers. It reports false if no limiter decided.
+// Result returns the decision about the request whose context is ctx. With stacked middlewares it is the
+// tightest decision, even if its middleware sets no headers. Result returns false if no limiter has
+// decided.
 func Result(ctx context.Context) (core.Result, bool) {
 	return stateIn(ctx).Result()
 }
 
-// SetCost sets what the request whose context is ctx really costs: the middlewares with
-// [guard.CostAfter] charge n units when its response ends, and others ignore it. Of several calls
-// the last one counts. A negative n is a mistake: it is logged, and what was reserved is charged.
+// SetCost sets the true cost of the request whose context is ctx. When its response ends, the middlewares
+// with [guard.CostAfter] charge n units; others ignore it. The last call of SetCost counts. A negative n is
+// a mistake: it is logged, and the reserved units are charged.
 func SetCost(ctx context.Context, n int64) { stateIn(ctx).SetCost(n) }

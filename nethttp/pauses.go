@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// maxPauses bounds how many keys are held back in one process alone, at about 50 bytes each. Beyond
-// it the one that would end first is forgotten.
+// maxPauses bounds how many keys are held back in this process alone, at about 50 bytes each. Beyond it,
+// the key that would be free first is forgotten.
 const maxPauses = 10_000
 
-// pauses are until when keys are held back in this process. A key is known by its hash: it may be
-// long.
+// pauses says until when keys are held back in this process. It stores the hashes of keys, because keys may
+// be long.
 type pauses struct {
 	seed maphash.Seed
 
@@ -23,7 +23,7 @@ type pauses struct {
 
 func newPauses() *pauses { return &pauses{seed: maphash.MakeSeed(), until: make(map[uint64]time.Time)} }
 
-// left returns for how long key is held back, or nothing above 0 if it is not.
+// left returns how much longer key is held back; 0 or less if it is not.
 func (p *pauses) left(key string) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -33,7 +33,7 @@ func (p *pauses) left(key string) time.Duration {
 	return time.Until(p.until[maphash.String(p.seed, key)])
 }
 
-// extend holds back key until then, unless it is for longer.
+// extend holds back key until the given instant, unless it is held back for longer already.
 func (p *pauses) extend(key string, until time.Time) {
 	hash := maphash.String(p.seed, key)
 	p.mu.Lock()
@@ -65,7 +65,7 @@ func (p *pauses) wait(ctx context.Context, key string) error {
 			return nil
 		}
 		if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < d {
-			return fmt.Errorf("httplimit: the other side wants no request for %v: %w", d, context.DeadlineExceeded)
+			return fmt.Errorf("httplimit: the server asked to send no request for another %v: %w", d, context.DeadlineExceeded)
 		}
 		timer := time.NewTimer(d)
 		select {

@@ -9,7 +9,7 @@ import (
 	"github.com/redislimit/redislimit/core/guard/adapter"
 )
 
-// A request is what key functions see of an *http.Request. It is one pointer, so that it costs no
+// A request presents an *http.Request to key functions. It is a single pointer, so that it needs no
 // allocation.
 type request struct{ r *http.Request }
 
@@ -33,11 +33,11 @@ func (q request) Cookie(name string) string {
 	return c.Value
 }
 
-// stateKey is the key of a request's context under which it has its adapter.RequestState.
+// stateKey is the key of the adapter.RequestState in a request's context.
 type stateKey struct{}
 
-// A stateContext is a context with an adapter.RequestState, and the copy of the request that has
-// this context: one allocation for the three.
+// A stateContext is a context with an adapter.RequestState, together with the copy of the request that has
+// this context. The three take one allocation.
 type stateContext struct {
 	context.Context //nolint:containedctx // it is a context
 
@@ -52,14 +52,14 @@ func (c *stateContext) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// Format prints only the context inside c. The decisions and the request in c have the user's key
-// and credentials.
+// Format prints only the context inside c. The decisions and the request in c contain the user's key and
+// credentials.
 func (c *stateContext) Format(s fmt.State, verb rune) {
 	_, _ = fmt.Fprintf(s, fmt.FormatString(s, verb), c.Context)
 }
 
-// stateIn returns the adapter.RequestState of the request whose context ctx is, or nil before the
-// first middleware.
+// stateIn returns the adapter.RequestState of the request whose context is ctx, or nil before the first
+// middleware.
 func stateIn(ctx context.Context) *adapter.RequestState {
 	state, _ := ctx.Value(stateKey{}).(*adapter.RequestState)
 	return state
@@ -76,6 +76,6 @@ func withState(r *http.Request) (*http.Request, *adapter.RequestState) {
 	return &ctx.request, &ctx.state
 }
 
-// keepForm gives outer the form that was parsed of r, which may be a copy of outer: the server
-// removes the temporary files that it finds in outer.
+// keepForm gives outer the form that was parsed from r, which may be a copy of outer. The server removes
+// the temporary files of the form that it finds in outer.
 func keepForm(outer, r *http.Request) { outer.MultipartForm = r.MultipartForm }

@@ -9,15 +9,15 @@ import (
 	"time"
 )
 
-// retryAfter returns for how long the other side, which answered with h, wants no more requests, at
-// most bound; 0 if it does not say. Of several lines the longest counts, also where a proxy has joined
-// them. now is for dates of an answer without a Date of its own.
+// retryAfter returns how long the server that sent h wants no more requests, at most bound; 0 if h does not
+// say. If there are several values, the longest counts, even if a proxy has joined their lines. now is used
+// for dates if the response has no Date.
 func retryAfter(h http.Header, now time.Time, bound time.Duration) time.Duration {
 	var longest time.Duration
 	for value := range elements(h.Values("Retry-After-Ms")) {
 		longest = max(longest, duration(value, time.Millisecond, bound))
 	}
-	if longest > 0 { // it says the same, and is not rounded to seconds
+	if longest > 0 { // Retry-After says the same, but rounded to seconds
 		return longest
 	}
 	lines, sent := h.Values("Retry-After"), sentAt(h, now)
@@ -32,12 +32,12 @@ func retryAfter(h http.Header, now time.Time, bound time.Duration) time.Duration
 	return longest
 }
 
-// prefixes are those of Limit, Remaining and Reset: the usual one, the one of the IETF's first drafts,
-// and that of Okta and X.
+// prefixes are the prefixes of Limit, Remaining and Reset: the usual one, the one of the IETF's first
+// drafts, and the one of Okta and X.
 var prefixes = []string{"X-RateLimit-", "RateLimit-", "X-Rate-Limit-"}
 
-// untilReset returns when a limit comes back that is used up by h, in at most bound; 0 if h does
-// not say so. Where denied is set, a Reset without a Remaining counts, too.
+// untilReset returns how long it takes until the limits that h shows as used up come back, at most bound; 0
+// if h does not say. If denied is set, a Reset without a Remaining counts as well.
 func untilReset(h http.Header, denied bool, now time.Time, bound time.Duration) time.Duration {
 	var longest time.Duration
 	sent := sentAt(h, now)
@@ -62,8 +62,7 @@ func untilReset(h http.Header, denied bool, now time.Time, bound time.Duration) 
 	return longest
 }
 
-// untilDraft7 reads RateLimit as the seventh of the IETF's drafts had it: limit=100, remaining=0,
-// reset=30.
+// untilDraft7 parses RateLimit in the form of the IETF's seventh draft: limit=100, remaining=0, reset=30.
 func untilDraft7(line string, sent time.Time, bound time.Duration) time.Duration {
 	values := parameters(line, ",")
 	if !usedUp(values["remaining"]) {
@@ -83,8 +82,8 @@ func parameters(text, separator string) map[string]string {
 	return values
 }
 
-// elements returns the values of lines of a header, of which each may have several with commas
-// between them.
+// elements returns the values in the lines of a header. A line may have several values with commas between
+// them.
 func elements(lines []string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for _, line := range lines {
@@ -97,8 +96,7 @@ func elements(lines []string) iter.Seq[string] {
 	}
 }
 
-// usedUp reports whether one of the values of Remaining is a number that is not above 0, such as 0,
-// 0.0 or -1.
+// usedUp reports whether any value of Remaining is a number of 0 or less, such as 0, 0.0 or -1.
 func usedUp(remaining ...string) bool {
 	for value := range elements(remaining) {
 		n, err := strconv.ParseFloat(value, 64)
@@ -109,8 +107,8 @@ func usedUp(remaining ...string) bool {
 	return false
 }
 
-// untilInstant returns in how much time a Reset comes, at most bound: it is a number, an instant of
-// ISO 8601, or a duration such as "1m30s".
+// untilInstant returns the time until a Reset, at most bound. value is a number, an instant of ISO 8601 or
+// a duration such as "1m30s".
 func untilInstant(value string, sent time.Time, bound time.Duration) time.Duration {
 	if at, err := time.Parse(time.RFC3339, value); err == nil {
 		return max(0, min(at.Sub(sent), bound))
@@ -121,12 +119,13 @@ func untilInstant(value string, sent time.Time, bound time.Duration) time.Durati
 	return untilNumber(value, sent, bound)
 }
 
-// Numbers below firstUnix are seconds from now. From there on they are Unix time in seconds, of the
-// year 2001 and later, and from firstUnixMilli on in milliseconds, of the year 1973 and later.
+// Numbers below firstUnix are a number of seconds. From firstUnix on they are Unix times in seconds, in the
+// year 2001 or later. From firstUnixMilli on they are Unix times in milliseconds, in the year 1973 or
+// later.
 const firstUnix, firstUnixMilli = 1e9, 1e11
 
-// untilNumber returns in how much time that is which a number says, at most bound; 0 if value is not
-// a plain number.
+// untilNumber returns the time until the instant that a number means, at most bound; 0 if value is not a
+// plain number.
 func untilNumber(value string, sent time.Time, bound time.Duration) time.Duration {
 	n := number(value)
 	switch {
@@ -140,8 +139,8 @@ func untilNumber(value string, sent time.Time, bound time.Duration) time.Duratio
 
 func unixSeconds(t time.Time) float64 { return float64(t.Unix()) + float64(t.Nanosecond())/1e9 }
 
-// sentAt returns when an answer was sent, by the other side's clock, which its dates are of; now if
-// it does not say.
+// sentAt returns when a response was sent, by the server's clock, to which its dates refer. It returns now
+// if the response does not say.
 func sentAt(h http.Header, now time.Time) time.Time {
 	sent, err := httpDate(h.Get("Date"))
 	if err != nil {
@@ -150,18 +149,17 @@ func sentAt(h http.Header, now time.Time) time.Time {
 	return sent
 }
 
-// duration returns so many units of time, rounded up, at most bound; 0 if value is not a plain
-// number.
+// duration returns a number of units of time, rounded up, at most bound; 0 if value is not a plain number.
 func duration(value string, unit, bound time.Duration) time.Duration {
 	return within(number(value), unit, bound)
 }
 
-// number returns the value of a plain number, which some write with a fraction, and 0 of all else.
+// number returns the value of a plain number, which may have a fraction, and 0 for other text.
 func number(value string) float64 {
 	if strings.Trim(value, "0123456789.") != "" { // no sign, no exponent, no NaN
 		return 0
 	}
-	n, _ := strconv.ParseFloat(value, 64) // 0 of what is no number, and infinite of one that is too great
+	n, _ := strconv.ParseFloat(value, 64) // 0 for other text, and infinity for a number that is too large
 	return n
 }
 
@@ -173,9 +171,9 @@ func within(n float64, unit, bound time.Duration) time.Duration {
 	return max(0, time.Duration(math.Ceil(n*float64(unit))))
 }
 
-// httpDate parses a date in the three forms of RFC 9110. It says GMT, because time.Parse takes any
-// other zone for it; some write the same as UTC or +0000. The form of asctime alone has no zone, and
-// means GMT.
+// httpDate parses a date in one of the three forms of RFC 9110. It accepts only GMT as the zone, or UTC or
+// +0000, which some servers write instead: time.Parse would read any other zone as GMT. The form of asctime
+// has no zone and means GMT.
 func httpDate(value string) (time.Time, error) {
 	for _, zone := range []string{" GMT", " UTC", " +0000"} {
 		if date, ok := strings.CutSuffix(value, zone); ok {

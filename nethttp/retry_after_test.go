@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// TestRetryAfter has headers as servers and attackers write them. An answer was sent at 23:00:00 by the other side's clock.
+// TestRetryAfter parses headers as servers and attackers write them. The response was sent at 23:00:00 by
+// the server's clock.
 func TestRetryAfter(t *testing.T) {
 	t.Parallel()
 	const date = "Sun, 22 Nov 2026 23:00:00 GMT"
@@ -143,7 +144,8 @@ func TestTransportSaysStop(t *testing.T) {
 	}
 }
 
-// FuzzRetryAfter has headers of any form: what is believed is within the bound, and a plain number means what it says.
+// FuzzRetryAfter parses headers of any form: the result is within the bound, and a plain number means what
+// it says.
 func FuzzRetryAfter(f *testing.F) {
 	for _, value := range []string{"7", "1.5", "-1", "NaN", "1e9", "Sun, 22 Nov 2026 23:00:08 GMT", "Sun Nov 22 23:00:08 2026", "Sunday, 22-Nov-26 23:00:08 GMT", "1800000000", `"default";r=0;t=9`} {
 		f.Add(value, "350", "Sun, 22 Nov 2026 23:00:00 GMT", int64(time.Minute))

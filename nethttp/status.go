@@ -12,9 +12,9 @@ import (
 	"github.com/redislimit/redislimit/core/guard/adapter"
 )
 
-// serveAndFinish serves the request and gives g the final status: what the handler wrote, 200 if it
-// wrote nothing, and 500 if it panicked before it wrote, which is what recovering middleware
-// further out answers.
+// serveAndFinish serves the request and passes the final status to g: the status that the handler wrote,
+// 200 if it wrote nothing, or 500 if it panicked before it wrote, which is the answer of recovering
+// middleware further out.
 func serveAndFinish(g *adapter.Guard, v adapter.Verdict, next http.Handler, w http.ResponseWriter, r *http.Request) {
 	status := 0
 	panicked := true
@@ -32,7 +32,7 @@ func serveAndFinish(g *adapter.Guard, v adapter.Verdict, next http.Handler, w ht
 	panicked = false
 }
 
-// refuse answers a request that is not served, as the Verdict says.
+// refuse answers a request that is not served because of the Verdict v.
 func refuse(w http.ResponseWriter, r *http.Request, v adapter.Verdict, handlers adapter.Handlers[http.Handler]) {
 	if handler, ok := handlers.For(v); ok {
 		serveWithStatus(handler, w, r, v.Status)
@@ -52,8 +52,8 @@ func serveWithStatus(h http.Handler, w http.ResponseWriter, r *http.Request, sta
 	}
 }
 
-// watch returns w, with all the interfaces that it has, and records the status that is sent in
-// *status. A body without a status implies 200: if implied is set, it is sent instead.
+// watch returns w with all the interfaces that it has, and records in *status the status that is sent.
+// Writing a body without a status sends the status 200, or implied if implied is not 0.
 func watch(w http.ResponseWriter, implied int, status *int) http.ResponseWriter {
 	sending := func() {
 		if *status != 0 {

@@ -12,9 +12,9 @@ import (
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
-// TestTimeoutHandlerBetween has http.TimeoutHandler answer while a middleware inside
-// of it still decides. What the outer one has set is the client's, and nothing is
-// written to it any more: the race detector looks for that.
+// TestTimeoutHandlerBetween makes http.TimeoutHandler answer while a middleware inside it still decides.
+// The client gets the headers of the outer middleware, and nothing is written to them any more: the race
+// detector checks this.
 func TestTimeoutHandlerBetween(t *testing.T) {
 	limited := func(n int64, key keyfunc.Func, observer func(context.Context, core.Event), next http.Handler) http.Handler {
 		lim, err := core.NewMemory("api", core.FixedWindow(core.PerHour(n)), core.Observe(observer))

@@ -20,45 +20,52 @@ const (
 	longestMaxRetryAfter = 24 * time.Hour
 	maxRetries           = 10
 
-	// Of the body of a response that is not returned so many bytes are read, for so long, so that its
-	// connection can be used again.
+	// The body of a response that is not returned is read for at most drainTime, and at most maxDrained
+	// bytes of it, so that its connection can be used again.
 	maxDrained = 64 << 10
 	drainTime  = 100 * time.Millisecond
 
-	// statusOverloaded is the status of APIs that are overloaded, such as Anthropic's.
+	// statusOverloaded is the status of some APIs, such as Anthropic's, when they are overloaded.
 	statusOverloaded = 529
 )
 
-// Transport returns an [http.RoundTripper] that sends requests no faster than lim allows, counted
-// by key: for clients of an API that has limits of its own.
+// Transport returns an [http.RoundTripper] that sends requests no faster than lim allows, counted by key.
+// Use it in a client of an API that has limits of its own.
 //
 //	client := &http.Client{
 //		Transport: httplimit.Transport(lim, func(r *http.Request) string { return r.URL.Host }),
 //		Timeout:   10 * time.Second,
 //	}
 //
-// A request waits for its turn as [core.Limiter.AcquireWait] does, within its context. It fails at
-// once with [context.DeadlineExceeded] if its turn comes after its deadline, which the client's
-// Timeout sets, too. Each redirect is a request of its own. Slots of [core.InFlight] are held until
-// the response's body is closed or read to its end.
+// A request waits for its turn as [core.Limiter.AcquireWait] does, within its context. It fails at once
+// with [context.DeadlineExceeded] if its turn comes after its deadline; the client's Timeout also sets a
+// deadline. Each redirect is a request of its own. Slots of [core.InFlight] are held until the response's
+// body is closed or read to its end.
 //
-// If the other side answers 429, or 503, 529 or 403 with Retry-After or Retry-After-Ms, nothing is sent
-// for that key until then, and up to a tenth longer, so that not all come back together. A 403 or
-// 429 without these may have a Remaining that is not above 0 and a Reset, with the prefix
-// X-RateLimit-, RateLimit- or X-Rate-Limit-, or the header RateLimit as in the IETF's drafts. A Reset
-// is in seconds from now, in Unix time (seconds, or milliseconds from 1e11 on), an instant of ISO 8601
-// or a duration such as "1m30s". A 429 that
-// does not say for how long is for a second; any other 403 is the caller's. Times are compared with
-// the Date of the response. No response holds back a key for longer than [MaxRetryAfter]. If lim has the option
-// [core.Ban], with levels or none, all processes wait, by [core.Limiter.BlockAtLeast] (those with a
-// [core.Lease] may spend that first); else, and while Redis does not answer, this process, which
-// remembers 10,000 keys. Requests that are under way go on. Of an answer that is dropped, because the
-// request is sent again, 64 kB are read, for 100 ms at most.
+// # Responses that hold back a key
 //
-// So the key decides whose 429 stops whom: if the API counts by user, it has the user. A key of ""
-// is an error.
+// If the API asks the client to wait, no request is sent for the same key until that time, or up to a tenth
+// longer, so that not all requests come back together. Requests in flight continue. The following responses
+// ask the client to wait:
 //
-// Transport panics at once if lim or key is nil, or an option is wrong.
+//   - A 429, 503, 529 or 403 with Retry-After or Retry-After-Ms.
+//   - A 429 or 403 without these headers that has a Remaining of 0 or less and a Reset. The names of both
+//     headers have the prefix X-RateLimit-, RateLimit- or X-Rate-Limit-. The header RateLimit of the
+//     IETF's drafts is also understood. A Reset is a number of seconds, a Unix time (in seconds, or in
+//     milliseconds from 1e11 on), an instant of ISO 8601 or a duration such as "1m30s".
+//   - Any other 429, for one second. Any other 403 is left to the caller.
+//
+// Times are compared with the Date of the response. No response holds back a key for longer than
+// [MaxRetryAfter].
+//
+// If lim has the option [core.Ban], with or without levels, all processes wait, by
+// [core.Limiter.BlockAtLeast]; processes with a [core.Lease] may spend the lease first. Otherwise, and
+// while Redis does not answer, only this process waits. It remembers up to 10,000 keys.
+//
+// The key therefore decides which requests a 429 holds back. If the API counts by user, let the key contain
+// the user. An empty key is an error.
+//
+// Transport panics at once if lim or key is nil, or if an option is wrong.
 func Transport(lim *core.Limiter, key func(*http.Request) string, opts ...TransportOption) http.RoundTripper {
 	if lim == nil || key == nil {
 		panic("httplimit: Transport needs a limiter and a key function")
@@ -103,7 +110,8 @@ func (o transportOption) applyTo(t *transport, given map[string]bool) {
 	o.set(t)
 }
 
-// newTransportOption returns an option that must be valid.
+// newTransportOption returns an option, and panics unless valid is set. allowed says in the message what
+// would be valid.
 func newTransportOption(name string, valid bool, allowed string, set func(*transport)) TransportOption {
 	if !valid {
 		panic("httplimit: " + name + ": allowed is " + allowed)
@@ -111,48 +119,50 @@ func newTransportOption(name string, valid bool, allowed string, set func(*trans
 	return transportOption{name, set}
 }
 
-// Base sets what sends the requests. The default is [http.DefaultTransport].
+// Base sets the RoundTripper that sends the requests. The default is [http.DefaultTransport].
 func Base(next http.RoundTripper) TransportOption {
 	return newTransportOption("Base", next != nil, "what is not nil", func(t *transport) { t.base = next })
 }
 
-// MaxRetryAfter bounds for how long one response holds back a key, from a millisecond to a day. The
-// default is a minute: what the other side says is not trusted beyond that. A response that says
-// more holds back its key for this time or up to a tenth less. GitHub's limits may come back only
-// after an hour.
+// MaxRetryAfter bounds how long one response holds back a key, from a millisecond to a day. The default is
+// one minute, because a longer time may be a mistake of the API. If a response asks for more, its key is
+// held back for d, or up to a tenth less. Note that GitHub's limits may come back only after an hour.
 func MaxRetryAfter(d time.Duration) TransportOption {
 	allowed := fmt.Sprintf("%v to %v", time.Millisecond, longestMaxRetryAfter)
 	return newTransportOption("MaxRetryAfter", d >= time.Millisecond && d <= longestMaxRetryAfter, allowed, func(t *transport) { t.bound = d })
 }
 
-// Retries has a request be sent again after an answer that holds back its key, up to n times, from
-// 0 (the default) to
-// 10. It waits until it is its turn again, and is charged again. The answer is returned instead if the request's
-// deadline comes first, or if it cannot be repeated:
+// Retries sends a request again after a response that holds back its key, up to n times. n is from 0, the
+// default, to 10. The request first waits for its next turn, and is charged again. The response is returned
+// instead if the request's deadline comes first, or if the request cannot be repeated:
 //
-//   - a body is sent again only with GetBody, which [http.NewRequest] sets for a body in memory;
-//   - after a 429 that, or an idempotent method or a header Idempotency-Key is enough;
-//   - after a 503, 529 or 403 the method must be idempotent, or have that header: a proxy may answer so when the work was done.
+//   - A request with a body needs GetBody, which [http.NewRequest] sets for a body in memory.
+//   - After a 429, a GetBody, an idempotent method or a header Idempotency-Key is enough.
+//   - After a 503, 529 or 403, the method must be idempotent, or the request must have that header,
+//     because a proxy may send such a response after the work was done.
+//
+// At most 64 kB of a response that is not returned are read, for at most 100 ms, so that its connection
+// can be used again.
 func Retries(n int) TransportOption {
 	return newTransportOption("Retries", n >= 0 && n <= maxRetries, fmt.Sprintf("0 to %d", maxRetries), func(t *transport) { t.retries = n })
 }
 
-// Cost sets what a request costs. The default is 1. With [CostAfter] it is an estimate.
+// Cost sets the cost of a request. The default is 1. With [CostAfter], the cost is an estimate.
 func Cost(f func(*http.Request) int64) TransportOption {
 	return newTransportOption("Cost", f != nil, "a function", func(t *transport) { t.cost = f })
 }
 
-// CountIf counts only some responses. Until a response has ended, as for [CostAfter], its cost is
-// reserved. A request without a response is counted. f is called for each response, also for one
-// after which the request is sent again: the body of that one has not been read.
+// CountIf counts only requests for whose response f returns true. As for [CostAfter], the cost of a request
+// is reserved until its response has ended. A request without a response is counted. f is also called for a
+// response after which the request is sent again; the body of that response has not been read.
 func CountIf(f func(*http.Response) bool) TransportOption {
 	return newTransportOption("CountIf", f != nil, "a function", func(t *transport) { t.countIf = f })
 }
 
-// CostAfter charges what f says that a request has cost, from 0 to 1e9, when its response's body
-// has been closed or read to its end, so that the trailer is there. Until then [Cost] is reserved,
-// and that is charged if there is no response. If the request is sent again, as [Retries] says, f
-// is called before the body of the response is read. A [core.LeakyBucket] charges Cost at once.
+// CostAfter charges the cost that f returns, from 0 to 1e9, after the response's body has been closed or
+// read to its end, so that f can read the trailer. Until then, [Cost] is reserved. Cost is also charged if
+// there is no response. If the request is sent again (see [Retries]), f is called before the response's
+// body is read. A [core.LeakyBucket] charges Cost at once.
 func CostAfter(f func(*http.Response) int64) TransportOption {
 	return newTransportOption("CostAfter", f != nil, "a function", func(t *transport) { t.costAfter = f })
 }
@@ -166,19 +176,19 @@ type transport struct {
 	cost      func(*http.Request) int64  // nil for 1
 	countIf   func(*http.Response) bool  // or nil
 	costAfter func(*http.Response) int64 // or nil
-	paused    *pauses                    // without Redis
+	paused    *pauses                    // keys held back by this process alone
 
-	wrongCost sync.Once // it was logged
+	wrongCost sync.Once // a wrong cost is logged once
 }
 
-// CloseIdleConnections is for the method of [http.Client].
+// CloseIdleConnections implements the method that [http.Client.CloseIdleConnections] calls.
 func (t *transport) CloseIdleConnections() {
 	if base, ok := t.base.(interface{ CloseIdleConnections() }); ok {
 		base.CloseIdleConnections()
 	}
 }
 
-// RoundTrip sends r when it is its turn, and perhaps again.
+// RoundTrip sends r when it is its turn, and sends it again if that is allowed and needed.
 func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	c := &call{transport: t, request: r, open: r.Body, n: 1}
 	defer c.closeBody()
@@ -195,14 +205,14 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 }
 
-// drop ends a response that nobody gets. What it holds of the limiter is given back at once. Its body
-// is read in the background, so that the connection can be used again, but not for longer than
-// drainTime: the other side may send it as slowly as it likes.
+// drop ends a response that is not returned. Slots and reserved units are given back at once. The body is
+// read in the background, so that its connection can be used again. This takes at most drainTime, because
+// the server may send the body slowly.
 func drop(dropped io.ReadCloser) {
 	if dropped == nil {
 		return
 	}
-	defer func() { go drain(dropped) }() // also if a function of the user panics
+	defer func() { go drain(dropped) }() // deferred, so it also runs if a function of the application panics
 	if b, ok := dropped.(*body); ok {
 		b.pending.finish()
 	}
@@ -216,12 +226,12 @@ func drain(dropped io.ReadCloser) {
 	}
 }
 
-// A call is a request until there is a response to return.
+// A call is one request of RoundTrip, which may be sent several times.
 type call struct {
 	*transport
 
 	request *http.Request
-	open    io.Closer // the body that nobody has closed yet, or nil
+	open    io.Closer // the body that must still be closed, or nil
 	key     string
 	n       int64
 }
@@ -232,8 +242,7 @@ func (c *call) closeBody() {
 	}
 }
 
-// send sends the request when it is its turn. If the answer holds back the key, it returns for how
-// long.
+// send sends the request when it is its turn. If the response holds back the key, wait is how long.
 func (c *call) send(again bool) (response *http.Response, wait time.Duration, err error) {
 	ctx := c.request.Context()
 	admitted, err := c.turn(ctx)
@@ -243,7 +252,7 @@ func (c *call) send(again bool) (response *http.Response, wait time.Duration, er
 	p := &pending{call: c, admitted: admitted}
 	p.ctx, p.cancel = admitted.Context(ctx) // another one if there are slots, which may be lost
 	defer func() {
-		if p.response == nil { // an error or a panic
+		if p.response == nil { // after an error or a panic
 			p.end()
 		}
 	}()
@@ -252,7 +261,7 @@ func (c *call) send(again bool) (response *http.Response, wait time.Duration, er
 		return nil, 0, err
 	}
 	response, err = c.base.RoundTrip(r)
-	c.open = nil // that has closed it
+	c.open = nil // RoundTrip has closed it
 	if err != nil || response == nil {
 		return response, 0, err
 	}
@@ -302,7 +311,7 @@ func (c *call) wait(ctx context.Context) (admission, error) {
 // reserves reports whether what is charged is known only when the response has ended.
 func (t *transport) reserves() bool { return t.countIf != nil || t.costAfter != nil }
 
-// copyOf returns the request with a context, and if it is sent again with another body.
+// copyOf returns the request with the context ctx. If the request is sent again, it has a new body.
 func (c *call) copyOf(ctx context.Context, again bool) (*http.Request, error) {
 	r := c.request
 	if ctx.Done() != r.Context().Done() || again {
@@ -318,8 +327,8 @@ func (c *call) copyOf(ctx context.Context, again bool) (*http.Request, error) {
 	return r, nil
 }
 
-// asked returns for how long response holds back its key, at most the bound: never less than it says,
-// unless it says more than the bound.
+// asked returns how long response holds back its key, or 0 if it does not. The time is never shorter than
+// the response says, unless that exceeds the bound.
 func (t *transport) asked(response *http.Response) time.Duration {
 	denied := response.StatusCode == http.StatusTooManyRequests
 	refused := response.StatusCode == http.StatusForbidden
@@ -342,8 +351,8 @@ func (t *transport) asked(response *http.Response) time.Duration {
 	return spread(d, t.bound)
 }
 
-// spread adds up to a tenth to d within the bound, so that not all processes and keys come back
-// together. If d is longer than the bound, it returns the bound or up to a tenth less.
+// spread adds up to a tenth to d, within the bound, so that not all processes and keys come back together.
+// If d exceeds the bound, spread returns the bound or up to a tenth less.
 func spread(d, bound time.Duration) time.Duration {
 	if d > bound {
 		return bound - rand.N(bound/10+1)
@@ -351,18 +360,17 @@ func spread(d, bound time.Duration) time.Duration {
 	return d + rand.N(min(d/10, bound-d)+1)
 }
 
-// holdBack has no process send anything for the key, if the limiter has bans and Redis answers;
-// else not this one.
+// holdBack holds back the key for d: in all processes if the limiter has bans and Redis answers, and
+// otherwise in this process.
 func (c *call) holdBack(d time.Duration) {
 	until := time.Now().Add(d)
-	// Though the request's context may end now: the next one must wait.
+	// The block must be sent even if the request's context ends now, because the next request must wait.
 	if c.lim.BlockAtLeast(context.WithoutCancel(c.request.Context()), c.key, d) != nil {
 		c.paused.extend(c.key, until)
 	}
 }
 
-// repeats reports whether the request can be sent again after response, which holds it back for so
-// long.
+// repeats reports whether the request can be sent again after response, which holds it back for wait.
 func (c *call) repeats(response *http.Response, wait time.Duration) bool {
 	r := c.request
 	if deadline, ok := r.Context().Deadline(); ok && time.Until(deadline) < wait {
@@ -382,7 +390,7 @@ func idempotent(r *http.Request) bool {
 	return r.Header.Get("Idempotency-Key") != ""
 }
 
-// A pending is what a call has of the limiter until its response has ended.
+// A pending is the reservation of a request that was sent. It is held until the response has ended.
 type pending struct {
 	*call
 
@@ -393,17 +401,17 @@ type pending struct {
 	once     sync.Once
 }
 
-// watch has p end with the body of response.
+// watch ends p when the body of response is closed or has been read to its end.
 func (p *pending) watch(response *http.Response) {
 	p.response = response
 	switch {
-	case p.ctx.Done() == p.request.Context().Done() && !p.reserves(): // no slots, and all is charged
+	case p.ctx.Done() == p.request.Context().Done() && !p.reserves(): // no slots, and everything is charged already
 	case response.Body == nil || response.Body == http.NoBody:
 		p.end()
 	default:
 		b := &body{response.Body, p}
 		response.Body = b
-		if w, ok := b.ReadCloser.(io.Writer); ok { // of a 101
+		if w, ok := b.ReadCloser.(io.Writer); ok { // the body of a 101 is a connection
 			response.Body = struct {
 				*body
 				io.Writer
@@ -412,17 +420,17 @@ func (p *pending) watch(response *http.Response) {
 	}
 }
 
-// end frees the slots, charges what the request has cost, and ends its context.
+// end frees the slots, charges the cost of the request, and ends its context.
 func (p *pending) end() {
 	defer p.cancel()
 	p.finish()
 }
 
-// finish frees the slots, and charges what the request has cost.
+// finish frees the slots and charges the cost of the request. Only the first call has an effect.
 func (p *pending) finish() {
 	p.once.Do(func() {
 		actual := p.n
-		defer func() { p.settle(actual) }() // also if a function of the user panics
+		defer func() { p.settle(actual) }() // also runs if a function of the application panics
 		switch {
 		case p.response == nil:
 		case p.countIf != nil && !p.countIf(p.response):
@@ -452,7 +460,7 @@ func (p *pending) settle(actual int64) {
 	})
 }
 
-// A body is that of a response that has something of the limiter until it ends.
+// A body is the body of a response. When it ends, it ends the pending.
 type body struct {
 	io.ReadCloser
 
@@ -467,7 +475,7 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close ends what is pending, also if it panics.
+// Close closes the body and ends the pending, even if the inner Close panics.
 func (b *body) Close() error {
 	defer b.pending.end()
 	return b.ReadCloser.Close()

@@ -73,7 +73,7 @@ func (p *partner) wantClosed(t *testing.T) {
 	}
 }
 
-// A watchedBody is that of a request, or of a response.
+// A watchedBody is the body of a request or of a response.
 type watchedBody struct {
 	io.Reader
 
@@ -168,8 +168,9 @@ func TestTransportWaits(t *testing.T) {
 	})
 }
 
-// TestTransportHoldsBack has the partner answer the first request, and looks when the next one comes: not before what the
-// answer says, at most a tenth later, and never beyond the bound. It is the same with bans, and without.
+// TestTransportHoldsBack makes the partner answer the first request, and checks when the next one comes:
+// not before the time in the response, at most a tenth later, and never beyond the bound. It is the same
+// with and without bans.
 func TestTransportHoldsBack(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -217,7 +218,7 @@ func TestTransportHoldsBack(t *testing.T) {
 	}
 }
 
-// TestTransportKeys has a key be held back: another is not.
+// TestTransportKeys checks that holding back a key does not hold back another.
 func TestTransportKeys(t *testing.T) {
 	t.Parallel()
 	withBansAndWithout(t, func(t *testing.T, limiter func(...core.Option) *core.Limiter) {
@@ -249,8 +250,8 @@ func TestTransportKeys(t *testing.T) {
 	})
 }
 
-// TestTransportExtends has answers come late, in any order: the one that asks for the longest counts, and those who wait
-// meanwhile go on waiting.
+// TestTransportExtends makes responses come late, in any order: the longest time counts, and requests that
+// wait meanwhile keep waiting.
 func TestTransportExtends(t *testing.T) {
 	t.Parallel()
 	withBansAndWithout(t, func(t *testing.T, limiter func(...core.Option) *core.Limiter) {
@@ -297,8 +298,8 @@ func TestTransportExtends(t *testing.T) {
 	})
 }
 
-// TestTransportLooksAgain has an answer come while the next request waits for its turn: that comes later than its turn, and is
-// charged once.
+// TestTransportLooksAgain makes a response come while the next request waits for its turn. That request is
+// sent later than its turn, and charged once.
 func TestTransportLooksAgain(t *testing.T) {
 	t.Parallel()
 	withBansAndWithout(t, func(t *testing.T, limiter func(...core.Option) *core.Limiter) {
@@ -330,7 +331,7 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// TestTransportRetries has the partner deny all but the last request that may come.
+// TestTransportRetries makes the partner deny every request except the last one that may come.
 func TestTransportRetries(t *testing.T) {
 	t.Parallel()
 	type request struct{ method, body, header string } // a body of "stream" cannot be repeated
@@ -426,7 +427,7 @@ type endless struct{ read, closed atomic.Int64 }
 func (e *endless) Read(p []byte) (int, error) { e.read.Add(int64(len(p))); return len(p), nil }
 func (e *endless) Close() error               { e.closed.Add(1); return nil }
 
-// TestTransportDrains has an answer that is dropped have a body without an end.
+// TestTransportDrains drops a response whose body has no end.
 func TestTransportDrains(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -542,7 +543,8 @@ func TestTransportSlots(t *testing.T) {
 	}
 }
 
-// TestTransportUnclosed has a response whose body is not closed: who waits for what it holds is told what to do.
+// TestTransportUnclosed leaves the body of a response open: the error of a request that waits for its slot
+// or units says what to do.
 func TestTransportUnclosed(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -577,7 +579,8 @@ type upgraded struct {
 
 func (u *upgraded) Write(p []byte) (int, error) { u.wrote += string(p); return len(p), nil }
 
-// TestTransportUpgrade has a response take over the connection: it can be written, and its slot is free when it is closed.
+// TestTransportUpgrade makes a response take over the connection: the application can write to it, and its
+// slot is free after it is closed.
 func TestTransportUpgrade(t *testing.T) {
 	t.Parallel()
 	connection := &upgraded{watchedBody: watchedBody{Reader: strings.NewReader("hello")}}
@@ -600,7 +603,8 @@ func TestTransportUpgrade(t *testing.T) {
 	}
 }
 
-// TestTransportCosts compares what is charged by the response, and what is reserved until then.
+// TestTransportCosts compares the units that are charged according to the response with the units reserved
+// until then.
 func TestTransportCosts(t *testing.T) {
 	t.Parallel()
 	failed := errors.New("it failed")

@@ -41,16 +41,16 @@ type NewApp func(*core.Limiter, keyfunc.Func) App
 
 // Apps are applications of frameworks, by name.
 type Apps struct {
-	// Default are those in their framework's default configuration.
+	// Default has the adapters in their framework's default configuration.
 	Default map[string]NewApp
-	// Configured are those in a configuration that changes how requests are parsed.
+	// Configured has the adapters in a configuration that changes how requests are parsed.
 	Configured map[string]NewApp
 	// Impatient are those whose middleware sees every request that the framework shows to
 	// any, and whose server reads a request for no longer than ReadTimeout.
 	Impatient map[string]NewApp
 	// Lacks has the reason for each ability that the framework does not have.
 	Lacks map[Ability]string
-	// Method is that of all requests, if there is only one.
+	// Method is the method of all requests, if there is only one.
 	Method string
 }
 

@@ -20,9 +20,9 @@ import (
 	httplimit "github.com/redislimit/redislimit/nethttp"
 )
 
-// TestCredentialStaysSecret has requests with a credential admitted, denied and
-// undecided, and then looks for it in all that comes of them: what is stored and sent
-// to Redis, the answers, the events and the log.
+// TestCredentialStaysSecret makes requests with a credential that are admitted, denied and undecided, and
+// then looks for the credential in everything that results: the data sent to and stored in Redis, the
+// responses, the events and the log.
 func TestCredentialStaysSecret(t *testing.T) {
 	const secret = "Sk-51H8xyz"
 	var seen bytes.Buffer

@@ -72,7 +72,7 @@ var proxies = []row{
 	// An address of IPv4 that is written as IPv6, with a port.
 	{ours, proxy, []string{xff + "6.6.6.6, ::ffff:203.0.113.9:12345"}, "ip:203.0.113.9"},
 
-	// What stands in the header where no address ought to.
+	// Text in the header that is not an address.
 	{ours, proxy, []string{xff + "203.0.113.9 "}, "ip:203.0.113.9"},
 	{ours, proxy, []string{xff + "203.0.113.9;10.9.9.9"}, "ip:10.0.0.1"},
 	{ours, proxy, []string{xff + "6.6.6.6 203.0.113.9"}, "ip:10.0.0.1"},

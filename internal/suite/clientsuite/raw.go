@@ -17,8 +17,8 @@ type vector struct {
 	mayRefuse bool // a server may answer 400, or hang up
 }
 
-// trailers are chunked requests whose trailer names a client or a credential. A proxy
-// passes it on, after all that it wrote itself, and no adapter believes it.
+// trailers are chunked requests whose trailer names a client or a credential. A proxy passes the trailer
+// on, after its own headers, and no adapter trusts it.
 func (a Apps) trailers() []vector {
 	var vectors []vector
 	add := func(what string, f keyfunc.Func, header, trailer []string, want string) {

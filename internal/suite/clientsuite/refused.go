@@ -58,8 +58,8 @@ func (r refusal) sendOn(c *Conn) {
 	c.Send(r.raw)
 }
 
-// refusedRequests are never counted by the proxy: what a handler sees is counted by the
-// client, and all else is not counted.
+// refusedRequests are never counted by the proxy: requests that a handler sees are counted by the client,
+// and others are not counted.
 func refusedRequests(t *testing.T, apps Apps) {
 	for name, newApp := range apps.Impatient {
 		t.Run(name, func(t *testing.T) {
@@ -88,9 +88,9 @@ func refusedRequests(t *testing.T, apps Apps) {
 	}
 }
 
-// refusedBehindProxies has one client send through real proxies what servers refuse. If
-// that were counted by the proxy, its address would be banned: its next health check would
-// be denied, and with it everybody.
+// refusedBehindProxies makes one client send, through real proxies, requests that servers refuse. If they
+// were counted by the proxy's address, the proxy would be banned: its next health check would be denied,
+// and all its clients would be cut off.
 func refusedBehindProxies(t *testing.T, apps Apps) {
 	const limit, attacks = 100, 130
 	attacker, other := dialerFrom(t, "127.0.0.66"), dialerFrom(t, "127.0.0.77")

@@ -26,7 +26,7 @@ import (
 // doc comment of core.MaxBatch says, which TestCommands holds the library to.
 const maxInFlight = 4
 
-// maxInFlightOfNode is that of a node of a Cluster.
+// maxInFlightOfNode is maxInFlight for a node of a Cluster.
 const maxInFlightOfNode = 2
 
 // A backend is one server, or a Cluster, with a gate before its client.
@@ -39,15 +39,16 @@ type backend struct {
 	known   bool                // that one server has all keys
 }
 
-// newBackend puts a gate before client, which is one of so many servers.
+// newBackend puts a gate before client, whose deployment has the given number of servers.
 func newBackend(client redis.UniversalClient, nodes int) *backend {
 	s := &backend{client: client, gate: &gate.Gate{}, nodes: nodes}
 	client.AddHook(s.gate)
 	return s
 }
 
-// onBoth runs a test on the backends to which batches are sent in different ways: in one script, and in one to each node, whose
-// keys are not declared. open makes the backend of a client, which has so many nodes.
+// onBoth runs a test on the backends to which batches are sent in different ways: in one script, and in one
+// to each node, whose keys are not declared. open makes the backend of a client with the given number of
+// nodes.
 func onBoth(t *testing.T, open func(client redis.UniversalClient, nodes int) *backend, f func(t *testing.T, s *backend)) {
 	t.Helper()
 	t.Run("Redis", func(t *testing.T) {
@@ -132,7 +133,7 @@ func (q request) of(lim *core.Limiter) call {
 	}
 }
 
-// acquire is of, and what is charged can be taken back.
+// acquire is like of, but returns a reservation, so that the charge can be taken back.
 func (q request) acquire(lim *core.Limiter) call {
 	return func(ctx context.Context) (*permits.Any, error) { return permits.Acquire(lim, ctx, q.key, q.n) }
 }
@@ -163,7 +164,7 @@ func (a *answer) ofHook() bool {
 // A call is of a Limiter. What returns no Result has nil.
 type call func(ctx context.Context) (*permits.Any, error)
 
-// plain has a Result that holds nothing be that of a call.
+// plain makes the Result of a call one that holds nothing.
 func plain(res core.Result, err error) (*permits.Any, error) {
 	return &permits.Any{Result: res}, err
 }
@@ -272,7 +273,7 @@ func (c *caller) gather() {
 	c.gate.Await(c.t, 1)
 }
 
-// send has all calls go, and waits for their answers.
+// send sends all calls, and waits for their answers.
 func (c *caller) send() []*answer {
 	c.t.Helper()
 	c.gate.Open()

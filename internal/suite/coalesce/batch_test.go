@@ -103,7 +103,7 @@ func TestNotSentTooLate(t *testing.T) {
 				begun, late := time.Now(), calls.allow("k", 1)
 				late.wantUnavailable(t, "the one that waited")
 				told := late.err == nil || strings.Contains(late.err.Error(), why) ||
-					c.sent == nil && strings.Contains(late.err.Error(), "no answer from redis") // a busy process doubts the server, and has it wait
+					c.sent == nil && strings.Contains(late.err.Error(), "no answer from redis") // a busy process doubts the server, and makes the call wait
 				if took := time.Since(begun); !told || took > timeout*5/4 {
 					t.Errorf("it got %v after %v, want what it waited for", late.err, took)
 				}

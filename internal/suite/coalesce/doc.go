@@ -1,3 +1,3 @@
-// Package coalesce holds decisions that share a round trip to those that have one
-// each: there is no difference but that in commands.
+// Package coalesce compares decisions that share a round trip with decisions that have one each. Only the
+// commands may differ.
 package coalesce

@@ -44,7 +44,7 @@ func TestExact(t *testing.T) {
 		defer func() { _ = client.Close() }()
 		s := newBackend(client, 1)
 		s.now, s.advance = now, advance
-		exact(t, s, 4) // the scripts are those of Redis
+		exact(t, s, 4) // the scripts of Redis
 	})
 }
 
@@ -148,7 +148,7 @@ func compare(t *testing.T, s *backend, seed uint64, variants ...limits.Variant) 
 	}
 }
 
-// takenBack cancels what one of a batch was charged, and the same one by itself.
+// takenBack cancels the charge of a call in a batch, and of the same call made alone.
 func takenBack(t *testing.T, lim, single *core.Limiter, key string, got, want *permits.Any) {
 	t.Helper()
 	ctx := context.Background()
@@ -162,7 +162,7 @@ func takenBack(t *testing.T, lim, single *core.Limiter, key string, got, want *p
 	}
 }
 
-// view is all that a user can read of a Result.
+// view is everything that a user can read in a Result.
 func view(r core.Result) string {
 	all := slices.Collect(r.All())
 	var text strings.Builder

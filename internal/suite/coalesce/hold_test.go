@@ -65,8 +65,9 @@ func (s *backend) holding(period time.Duration) map[string][]core.Option {
 	return all
 }
 
-// All that can be asked for, of many keys and of one, in one batch: each call has its own answer, and is carried out once. It
-// would notice replies that are read at the places of others, and a plain decision that is lost beside a script of holds.
+// Every kind of call, for many keys and for one, in one batch: each call has its own answer, and is carried
+// out once. It would notice replies that are read at the places of others, and a plain decision that is
+// lost beside a script of holds.
 func TestHoldsInBatch(t *testing.T) {
 	t.Parallel()
 	onBoth(t, newBackend, func(t *testing.T, s *backend) {
@@ -76,8 +77,8 @@ func TestHoldsInBatch(t *testing.T) {
 	})
 }
 
-// What is settled long after its hold has expired, in one batch: of each key only what exceeds the hold is charged, whether the key
-// was touched meanwhile or is gone.
+// Settlements long after the hold has expired, in one batch: of each key, only units above the hold are
+// charged, whether the key was touched meanwhile or is gone.
 func TestLateInBatch(t *testing.T) {
 	t.Parallel()
 	onBoth(t, driven, func(t *testing.T, s *backend) {

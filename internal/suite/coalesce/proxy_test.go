@@ -19,7 +19,8 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
 
-// shards returns a hook in the place of a proxy before two servers: each command goes to that of its first key.
+// shards returns a hook that acts as a proxy before two servers: each command goes to the server of its
+// first key.
 func shards(servers [2]*redis.Client) redis.Hook {
 	return gate.Around(func(cmds []redis.Cmder, _ func() error) error {
 		var first error

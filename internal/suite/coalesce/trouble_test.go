@@ -153,7 +153,8 @@ func TestLongSearch(t *testing.T) {
 	}
 }
 
-// What is no state of the limit spoils no other decision of its batch, and starts its own key afresh.
+// A value that is not a state of the limit does not affect other decisions of its batch. Its own key starts
+// afresh.
 func TestForeignValueInBatch(t *testing.T) {
 	t.Parallel()
 	s := onRedis(t)
@@ -303,8 +304,8 @@ func TestHookPanics(t *testing.T) {
 	}
 }
 
-// hookPanics has a hook end the calls of a batch, and calls that go alone. ownGoroutine says that the latter end the goroutines of
-// their callers.
+// hookPanics makes a hook end the calls of a batch, and calls that go alone. ownGoroutine says that the
+// latter end the goroutines of their callers.
 func hookPanics(t *testing.T, s *backend, name string, when int32, end func(), ownGoroutine bool) {
 	const callers, alone = 6, maxInFlight + 1
 	var next, passed atomic.Int32 // when the next command's hook panics, and how many commands have passed the gate
@@ -365,8 +366,9 @@ const (
 	afterReply
 )
 
-// A caller that goes alone and cancels is let go at once, and his call goes on in its place. Only where the client itself ends
-// calls with their context, and the server is not far, he is noticed when the call returns.
+// A caller that goes alone and cancels returns at once, and the call continues and keeps its place. Only if
+// the client itself ends calls with their context, and the server is not distant, the caller returns when
+// the call does.
 func TestLoneCallerCancels(t *testing.T) {
 	t.Parallel()
 	addr := redistest.Server(t).Addr
@@ -414,7 +416,7 @@ func TestLoneCallerCancels(t *testing.T) {
 						t.Errorf("%+v, %v", o.Result, o.err)
 					}
 				}
-				s.sent(t, 2) // his place was taken
+				s.sent(t, 2) // the place was taken
 				check.Eventually(t, "all three are charged", func() bool {
 					res, err := lim.Peek(t.Context(), "k")
 					return err == nil && res.Remaining == 7

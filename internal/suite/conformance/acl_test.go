@@ -132,7 +132,8 @@ func denied(t *testing.T, admin *redis.Client) []string {
 	return commands
 }
 
-// useAll has the user do all that a program can do: by random histories, in batches, and by the server's own clock.
+// useAll makes the user do everything that a program can do: by random histories, in batches, and by the
+// server's own clock.
 func useAll(t *testing.T, admin redis.UniversalClient, user func() redis.UniversalClient) {
 	t.Helper()
 	patient := core.Options(core.FailClosed(), core.Timeout(time.Minute), core.DenyCache(0))

@@ -12,7 +12,8 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/limits"
 )
 
-// algorithmCases are what every algorithm does. What it decides, [Properties] compares with the model.
+// algorithmCases test behavior that all algorithms share. [Properties] compares the decisions with the
+// model.
 func algorithmCases() []testCase {
 	return slices.Concat(
 		eachWithSlots("Costs", costs),
@@ -53,8 +54,9 @@ func concurrent(t *testing.T, s Store, limit maker) {
 	}
 }
 
-// ends gives an end to what was charged or held in each way, and once more: only the first counts. Another Limiter, which gives
-// nothing back itself, sees what is used meanwhile. Where all was given back, nothing is stored.
+// ends ends charges and holds in each way, and once more: only the first end counts. Another Limiter, which
+// gives nothing back itself, shows how much is used meanwhile. If everything was given back, nothing is
+// stored.
 func ends(t *testing.T, s Store, limit maker) {
 	lim := s.limiter(t, "ends", limit(tenPerTen))
 	other := s.others(t, lim, limit(tenPerTen))

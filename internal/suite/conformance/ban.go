@@ -61,8 +61,8 @@ func (tr *trial) unblock(t *testing.T) {
 	tr.model.Unblock()
 }
 
-// banCases are of bans what random histories do not reach: who bans nobody, what the key of a ban is shared by, foreign
-// values, many callers, and writes that Redis refuses.
+// banCases test what random histories of bans do not reach: denials that do not ban, which limits share the
+// key of a ban, foreign values, many callers, and writes that Redis refuses.
 func banCases() []testCase {
 	return append(each("Ban/Who", whoIsBanned),
 		testCase{"Ban/Held", heldBansNobody}, testCase{"Ban/InFlight", slotsBanNobody}, testCase{"Ban/Levels", levelsRise},
@@ -72,7 +72,7 @@ func banCases() []testCase {
 	)
 }
 
-// banned compares whether a Result is that of a ban, and for how long.
+// banned checks whether a Result reports a ban, and for how long.
 func banned(t *testing.T, got core.Result, lasts time.Duration) {
 	t.Helper()
 	if got.Allowed || got.Banned != (lasts > 0) || lasts > 0 && (got.RetryAfter != lasts || got.ResetAfter != lasts || got.Remaining != 0) {
@@ -80,7 +80,8 @@ func banned(t *testing.T, got core.Result, lasts time.Duration) {
 	}
 }
 
-// whoIsBanned has all that bans nobody be denied, and then what does. During the ban everything is denied, and nothing changes.
+// whoIsBanned first makes denials that do not ban, and then one that does. During the ban everything is
+// denied, and nothing changes.
 func whoIsBanned(t *testing.T, s Store, limit maker) {
 	ctx := t.Context()
 	lim := s.limiter(t, "ban", limit(tenPerTen), core.Ban(time.Minute))
@@ -126,8 +127,8 @@ func whoIsBanned(t *testing.T, s Store, limit maker) {
 	want(t, peek(t, lim, "k"), true, 10, 0, 0)
 }
 
-// heldBansNobody is a login lock-out: six parallel successful logins ban nobody, and after five failures the sixth is banned.
-// What was held before a ban is settled during it.
+// heldBansNobody is a login lock-out: six parallel successful logins ban nobody, and after five failures
+// the sixth is banned. Units that were held before a ban are settled during it.
 func heldBansNobody(t *testing.T, s Store) {
 	lim := s.limiter(t, "login", core.FixedWindow(core.Per(5, time.Hour)), core.Ban(time.Minute))
 	var logins []grant
@@ -174,7 +175,7 @@ func levelsRise(t *testing.T, s Store) {
 		banned(t, allowN(t, lim, "k", 1), lasts)
 		s.Advance(lasts)
 	}
-	deny(time.Minute) // who comes back when the limit admits him is not banned again
+	deny(time.Minute) // a client that comes back when the limit admits it is not banned again
 	for _, lasts := range []time.Duration{3 * time.Minute, time.Hour, time.Hour} {
 		deny(lasts)
 	}
@@ -262,7 +263,7 @@ func banIsShared(t *testing.T, s Store) {
 	}
 }
 
-// oneBanOfMany has many be denied at once: the level rises once.
+// oneBanOfMany denies many calls at once: the level rises once.
 func oneBanOfMany(t *testing.T, s Store) {
 	lim := s.limiter(t, "many", core.FixedWindow(core.PerMinute(10)), core.Ban(time.Hour, 2*time.Hour))
 	var admitted atomic.Int64
@@ -336,7 +337,7 @@ func banUnwritten(t *testing.T, s Store) {
 	banned(t, allowN(t, lim, "k", 1), time.Hour)
 }
 
-// banEvents compares what observers are told.
+// banEvents checks the events that observers receive.
 func banEvents(t *testing.T, s Store) {
 	var told []string
 	lim := s.limiter(t, "events", core.FixedWindow(core.PerMinute(1)), core.Ban(time.Hour), core.Observe(func(_ context.Context, e core.Event) {

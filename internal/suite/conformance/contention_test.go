@@ -21,7 +21,7 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
 
-// contendEnv has TestMain be one of the processes of TestContention.
+// contendEnv makes TestMain one of the processes of TestContention.
 const contendEnv = "REDISLIMIT_CONTEND"
 
 func TestMain(m *testing.M) {

@@ -28,8 +28,9 @@ type Driven struct {
 	sources sync.Map     // the scripts that passed, by their digests
 }
 
-// NewDriven returns a client whose clock stands far ahead of the server's, so that no key expires by itself, however
-// far a test turns the clock back; and near no end of an hour, whenever the test is run.
+// NewDriven returns a client whose clock stands far ahead of the server's, so that no key expires during a
+// test, however far the test turns the clock back; and not near the end of an hour, whenever the test is
+// run.
 func NewDriven(client core.Client) *Driven {
 	d := &Driven{client: client}
 	d.now.Store(3_600_000_012_345_678)

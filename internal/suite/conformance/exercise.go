@@ -74,7 +74,7 @@ func (s Store) needsStepsBack(t *testing.T) {
 	}
 }
 
-// entries bounds a store in memory to so many keys.
+// entries is how many keys a store in memory may have.
 func (s Store) entries(n int) core.Option {
 	if s.Redis != nil {
 		return core.Options()

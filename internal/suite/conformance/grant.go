@@ -9,7 +9,7 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/permits"
 )
 
-// A grant is what was admitted, and by what it was asked for.
+// A grant is a Reservation, with the arguments of the call that made it.
 type grant struct {
 	*permits.Any
 
@@ -30,7 +30,7 @@ func tryReserve(ctx context.Context, lim *core.Limiter, key string, n int64) (gr
 	return granted(grant{r, lim, n, true}), err
 }
 
-// granted has the Result of an error be that of a denial.
+// granted turns an error into the Result of a denial.
 func granted(g grant) grant {
 	if g.Any == nil {
 		g.Any = &permits.Any{}

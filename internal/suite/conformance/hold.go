@@ -158,8 +158,8 @@ func holdClockBack(t *testing.T, s Store, limit maker) {
 	remains(t, lim, "k", left)
 }
 
-// holdAfterWindow reserves when all that was charged has left the window. The clock steps back into that: as much is used of it as of
-// a key of which nothing was reserved.
+// holdAfterWindow reserves after all charges have left the window. Then the clock steps back into the
+// window: as much is used as for a key without a reservation.
 func holdAfterWindow(t *testing.T, s Store, limit maker) {
 	s.needsStepsBack(t)
 	lim := s.limiter(t, "window", limit(tenPerTen))
@@ -210,8 +210,8 @@ func holdExpiresUnderLess(t *testing.T, s Store, limit maker) {
 	remains(t, lim, "k", 40)
 }
 
-// foreignRecords has values like those with holds: what is not understood counts as
-// nothing stored, and does not stay for ever.
+// foreignRecords plants values that look like records of holds: a value that is not understood counts as
+// nothing stored, and does not stay forever.
 func foreignRecords(t *testing.T, s Store) {
 	s.needsRedis(t, "no keys to write")
 	ctx := context.Background()
@@ -237,8 +237,8 @@ func foreignRecords(t *testing.T, s Store) {
 	}
 }
 
-// holdBehindNewest has a hold expire while the clock is behind the newest charge of a log:
-// it is charged at that, as everything is.
+// holdBehindNewest lets a hold expire while the clock is behind the newest charge of a log: it is charged
+// at the instant of that charge, like any other.
 func holdBehindNewest(t *testing.T, s Store) {
 	s.needsStepsBack(t)
 	lim := s.limiter(t, "newest", core.SlidingWindowLog(core.PerMinute(10)), core.Hold(6*time.Second))

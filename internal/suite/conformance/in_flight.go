@@ -339,7 +339,7 @@ func slotsDescribed(t *testing.T, s Store) {
 	release(t, held)
 }
 
-// slotsLost has Redis lose the state, or the memory evict it: the holder learns of it.
+// slotsLost makes Redis lose the state, or memory evict it: the holder is notified.
 func slotsLost(t *testing.T, s Store) {
 	var lost atomic.Int64
 	open := func(name string) *core.Limiter {

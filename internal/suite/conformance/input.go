@@ -28,8 +28,8 @@ func inputCases() []testCase {
 	}
 }
 
-// collisions has keys that contain what the memory puts before some keys, and what follows keys in Redis: none is the key of
-// another, or of a ban.
+// collisions uses keys that contain the prefixes of keys in memory and the suffixes of keys in Redis: none
+// equals the key of another, or of a ban.
 func collisions(t *testing.T, s Store) {
 	if s.Redis != nil {
 		t.Skip("each limit has a key of its own")
@@ -41,7 +41,7 @@ func collisions(t *testing.T, s Store) {
 		with(t, lim, token("a")): nil, with(t, lim, window("a")): nil, with(t, lim, token("b"), window("c")): nil, lim: nil,
 	}
 	for l := range all {
-		for i := range 100 { // of so many keys some stand beside each other in memory
+		for i := range 100 { // with this many keys, some share a shard in memory
 			k := strconv.Itoa(i)
 			all[l] = append(all[l], k, "\x00"+k, "\x00k"+k, "\x00b"+k, "\x00k\x00b"+k, "\x00b\x00k"+k, "a~bucket"+k, "a~bucket\x00"+k)
 		}

@@ -25,7 +25,7 @@ func logCases() []testCase {
 	}
 }
 
-// logLarge charges all that a log can have: it takes a few entries.
+// logLarge charges the most that a log can have: it takes a few entries.
 func logLarge(t *testing.T, s Store) {
 	lim := s.limiter(t, "large", core.SlidingWindowLog(core.PerMinute(100_000)))
 	res := acquire(t, lim, "k", 100_000)

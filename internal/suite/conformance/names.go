@@ -73,7 +73,7 @@ func (n *names) any() spec {
 	return next
 }
 
-// judgeBy keeps the judge of the old limit for when its key comes back, and finds that of the next.
+// judgeBy keeps the judge of the old limit in case its key comes back, and finds the judge of the next.
 func (n *names) judgeBy(old, next spec) {
 	if n.trial.judges == nil { // the clock has stepped back, or state was lost
 		return

@@ -12,7 +12,7 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/check"
 )
 
-// All runs the whole suite, with so many random histories.
+// All runs the whole suite, with the given number of random histories.
 func All(t *testing.T, runs int, open Opener) {
 	t.Helper()
 	Exercise(t, open)

@@ -278,7 +278,8 @@ func (tr *trial) acquire(t *testing.T) bool {
 	return tr.compare(t, c.Result, c.want)
 }
 
-// glance has limits of other numbers look at the key, and deny: that changes nothing. What has expired has been charged.
+// glance makes limits with other numbers look at the key and deny: this changes nothing. Expired holds have
+// been charged.
 func (tr *trial) glance(t *testing.T) {
 	var others []core.Limit
 	for i, s := range tr.specs {
@@ -322,7 +323,7 @@ func (tr *trial) reserve(t *testing.T) bool {
 	return tr.compare(t, c.Result, c.want)
 }
 
-// settle settles something for nothing, for all that was reserved, for less or for more.
+// settle settles a reservation for a cost of 0, for all reserved units, for fewer or for more.
 func (tr *trial) settle(t *testing.T) {
 	i := tr.IntN(len(tr.held))
 	c := tr.held[i]
@@ -776,7 +777,8 @@ func (s spec) model() model.Limit {
 	}
 }
 
-// Of these zones days are not all of 24 hours: some change at midnight, by half an hour, or at other times for weeks.
+// Not all days in these zones have 24 hours: some change at midnight, by half an hour, or at other times
+// for weeks.
 var (
 	zones = []string{
 		"Europe/Berlin", "Australia/Lord_Howe", "Asia/Beirut", "Africa/Cairo", "America/Havana", "Asia/Kathmandu",
@@ -785,7 +787,7 @@ var (
 	units = []string{"day", "week", "month"}
 )
 
-// rate returns that of windows of a calendar.
+// rate returns the rate of a calendar's windows.
 func (s spec) rate() core.Rate {
 	return map[string]func(int64) core.Rate{"day": core.PerDay, "week": core.PerWeek, "month": core.PerMonth}[s.unit](s.count)
 }

@@ -12,7 +12,7 @@ import (
 // queueFamily is a LeakyBucket from which most callers leave before it is their turn.
 const queueFamily = "queue"
 
-// A turn is when a call is served: so many units of a queue, from an instant.
+// A turn is when a call is served: a number of units of a queue, from an instant.
 type turn struct {
 	from  int64
 	units int64
@@ -80,8 +80,8 @@ func queueCases() []testCase {
 	}
 }
 
-// overloadedQueue offers twice what the queue serves, for 20 s, by callers that leave after 2 s. They leave their places to
-// those who come next: nearly all that the rate allows is served meanwhile.
+// overloadedQueue offers twice what the queue serves, for 20 s, by callers that leave after 2 s. Their
+// places go to the next callers: nearly everything that the rate allows is served meanwhile.
 func overloadedQueue(t *testing.T, s Store) {
 	const offered, interval, patience = 400, 50 * time.Millisecond, 2 * time.Second
 	lim := s.limiter(t, "queue", core.LeakyBucket(core.PerSecond(10), core.Burst(50)))

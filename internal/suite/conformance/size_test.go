@@ -74,7 +74,7 @@ type size struct {
 	about bool
 }
 
-// holds reports whether bytes is s, but for what is allowed on another Redis.
+// holds reports whether bytes equals s, within the tolerance for another Redis.
 func (s size) holds(bytes int64, exact bool) bool {
 	allowed := int64(0)
 	if !exact {

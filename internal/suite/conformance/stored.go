@@ -39,7 +39,7 @@ type example struct {
 	opts         []core.Option
 	history      func(t *testing.T, lim *core.Limiter) // nil: three units are charged
 	remaining    int64
-	reset, retry time.Duration // retry is that of one unit more
+	reset, retry time.Duration // retry is the RetryAfter of one more unit
 }
 
 func examples() []example {
@@ -74,12 +74,12 @@ func examples() []example {
 	}...)
 }
 
-// registered returns an example of every registered algorithm, of which history charges three units. What is left
-// then says the model.
+// registered returns an example of every registered algorithm, of which history charges three units. The
+// model says what is left then.
 func registered(history func(*testing.T, *core.Limiter)) []example {
 	var all []example
 	for _, v := range limits.All() {
-		if v.Kind.Moves { // its key is that of a calendar
+		if v.Kind.Moves { // its key is the key of a calendar
 			continue
 		}
 		row, numbers := limits.Constructor(v.Kind), model.Limit{Algorithm: model.Algorithm(v.Kind.Name), Count: 10, Period: 60_000_000, Aligned: v.Aligned}
@@ -258,7 +258,8 @@ func (r storedRow) newer() []string {
 	return []string{value}
 }
 
-// storedByNewer has each call meet a value of a later version: it fails, and changes nothing. Reset and Unblock forget it.
+// storedByNewer makes each call read a value of a later version: the call fails and changes nothing. Reset
+// and Unblock forget it.
 func storedByNewer(t *testing.T, s Store) {
 	if s.Redis == nil || s.ForgetsByClock {
 		t.Skip("nothing is stored, or miniredis replies that the script cannot be compiled")

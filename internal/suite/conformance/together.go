@@ -30,7 +30,7 @@ func Together(t *testing.T, open Opener, runs int) {
 	}
 }
 
-// A group is trials of one history: what they have in common are the store and its clock.
+// A group has trials of one history, which share the store and its clock.
 type group struct {
 	*rand.Rand
 	store  Store
@@ -72,7 +72,7 @@ func together(t *testing.T, s Store, seed uint64) {
 	}
 }
 
-// end has all that is stored expire, but for what a reset forgets.
+// end lets everything expire that is stored, except what a reset forgets.
 func (g *group) end(t *testing.T) {
 	t.Helper()
 	latest := int64(0)
@@ -96,7 +96,7 @@ func (g *group) end(t *testing.T) {
 	}
 }
 
-// step moves the clock, and then asks all at once, or has one of them do something by itself.
+// step moves the clock, and then makes one decision on all keys, or makes one key do something alone.
 func (g *group) step(t *testing.T) bool {
 	one := g.trials[g.IntN(len(g.trials))]
 	d := one.stride()
@@ -232,7 +232,7 @@ type stored struct {
 	lasts time.Duration
 }
 
-// snapshot returns all that is stored but for bans, and what was foreign.
+// snapshot returns everything that is stored, except bans and foreign values.
 func (s Store) snapshot(t *testing.T) map[string]stored {
 	t.Helper()
 	all, values := make(map[string]stored), s.dump(t)

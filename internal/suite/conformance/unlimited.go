@@ -40,7 +40,7 @@ func (s Store) uncounted() core.Source {
 	return core.SourceUncounted
 }
 
-// isUnlimited fails unless a Result is that of limits that are all Unlimited, and was decided by source.
+// isUnlimited fails unless a Result describes limits that are all Unlimited, and was decided by source.
 func isUnlimited(t *testing.T, what string, res core.Result, source core.Source) {
 	t.Helper()
 	want := core.Result{

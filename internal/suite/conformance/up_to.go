@@ -55,7 +55,8 @@ func upToParts(t *testing.T, s Store, limit maker) {
 	}
 }
 
-// upToCrowd has 16 take what there is while the clock stands: never more than the limit, and in the end all of it.
+// upToCrowd makes 16 callers take what they can while the clock stands: never more than the limit, and in
+// the end all of it.
 func upToCrowd(t *testing.T, s Store, limit maker) {
 	if limits.Named(limit(tenPerTen).Algorithm()).Kind.Delays {
 		return

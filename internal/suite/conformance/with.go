@@ -13,7 +13,7 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/limits"
 )
 
-// withCases decide by limits of other numbers than those of the Limiter.
+// withCases decide by limits whose numbers differ from the Limiter's.
 func withCases() []testCase {
 	return slices.Concat(
 		each("With/Batches", withBatches),
@@ -65,8 +65,8 @@ func withReserve(t *testing.T, s Store, limit maker) {
 	}
 }
 
-// withForced has a limit of a tenth end what it holds, where a larger one has used more than it could admit. What is used stays
-// used, and what somebody was promised of a bucket drains as it did.
+// withForced makes a limit of a tenth end what it holds, where a larger one has used more than it could
+// admit. What is used stays used, and what somebody was promised of a bucket drains as it did.
 func withForced(t *testing.T, s Store, limit maker) {
 	kind := limits.Named(limit(tenPerTen).Algorithm()).Kind
 	if kind.Delays {
@@ -177,8 +177,8 @@ func withBatches(t *testing.T, s Store, limit maker) {
 	}
 }
 
-// withExpired has a hold that a fast limit took expire, and a slow one of the same name ask next. What the hold
-// charges drains at the rate at which it was reserved, whoever asks.
+// withExpired lets a hold of a fast limit expire, and then decides by a slow limit of the same name. The
+// units that the hold charges drain at the rate at which they were reserved, whichever limit decides.
 func withExpired(t *testing.T, s Store, limit maker) {
 	kind := limits.Named(limit(tenPerTen).Algorithm())
 	if !kind.Kind.Debt || kind.Kind.Delays {

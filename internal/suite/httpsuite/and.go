@@ -26,7 +26,8 @@ func andCases() []testCase {
 	}
 }
 
-// and limits users and their organization: what one denies is charged in none, and the headers are the tightest's.
+// and limits users and their organization: a request that one of them denies is charged in neither, and the
+// headers describe the tightest limit.
 func and(b *testbed) {
 	for _, name := range []string{"UserFirst", "OrgFirst"} {
 		b.each(name, func(b *testbed) {
@@ -135,8 +136,8 @@ func andKeys(b *testbed) {
 	}
 }
 
-// andHeld has all of an organization's units be held by requests that are under way: others are told to come back in a
-// second, and pass when one of those has cost nothing.
+// andHeld makes requests in flight hold all units of an organization. Other requests should come back in a
+// second, and pass when one in flight has cost nothing.
 func andHeld(b *testbed) {
 	perOrg := b.namedFixed("org", 1)
 	limit := after(b.namedFixed("address", 9), 1, guard.AlsoLimit(perOrg.Limiter, keyfunc.Global()))
@@ -150,8 +151,8 @@ func andHeld(b *testbed) {
 	s.get("/b").wantServed()
 }
 
-// andSlots has slots be those of a member: they are free when the response has ended, and the units are charged. A slot that is
-// lost cancels the request.
+// andSlots gives slots to a member: they are free when the response has ended, and the units are charged. A
+// slot that is lost cancels the request.
 func andSlots(b *testbed) {
 	window, slots := b.namedFixed("window", 9), b.slots(1)
 	window.Options = []guard.Option{guard.AlsoLimit(slots.Limiter, keyfunc.Global())}

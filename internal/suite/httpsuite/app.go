@@ -53,9 +53,9 @@ const (
 	OnRoute       MountPoint = "Route"
 )
 
-// An App is what a case serves, in terms that all frameworks have. What is
-// mounted before routing comes first, then what is used everywhere, in a group,
-// and on a route, each in the order given.
+// An App is what a case serves, in terms that all frameworks have. Middleware that is mounted before
+// routing comes first, then middleware for all routes, for a group, and for a route, each in the given
+// order.
 type App struct {
 	Pre    []Mount
 	Use    []Mount
@@ -68,7 +68,7 @@ type App struct {
 	Renders bool
 	// HTTP2 serves HTTP/2 over TLS.
 	HTTP2 bool
-	// WriteTimeout is that of the server.
+	// WriteTimeout is the server's WriteTimeout.
 	WriteTimeout time.Duration
 	// Base is the server's BaseContext, if not nil, where the framework has one.
 	Base context.Context

@@ -29,7 +29,7 @@ func BenchmarkAdapters(b *testing.B) {
 	}
 }
 
-// BenchmarkDecision is the part of that which is the limiter's own.
+// BenchmarkDecision measures the limiter's part of it.
 func BenchmarkDecision(b *testing.B) {
 	limit := httpsuite.Unlimited(b)
 	b.ReportAllocs()

@@ -7,7 +7,7 @@ import (
 	"github.com/redislimit/redislimit/core"
 )
 
-// drain has a server's BaseContext be canceled, as programs do when they are told to end: a client that is still there
+// drain cancels a server's BaseContext, as programs do when they shut down: a client that is still there
 // gets a 503 with Retry-After, and not the status of a client that has left.
 func drain(b *testbed) {
 	ctx, cancel := context.WithCancel(context.Background())

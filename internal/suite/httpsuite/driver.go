@@ -14,9 +14,9 @@ import (
 	"github.com/redislimit/redislimit/core"
 )
 
-// What the adapters of several frameworks need to serve an App.
+// The following helpers let the adapters of several frameworks serve an App.
 
-// ServeHTTP serves app by h with net/http, on which all but Fiber stand.
+// ServeHTTP serves app by h with net/http, on which every framework except Fiber is built.
 func ServeHTTP(h http.Handler, app App) *Server {
 	s := httptest.NewUnstartedServer(h)
 	s.Config.ErrorLog = log.New(io.Discard, "", 0) // a panic after the header is meant
@@ -58,10 +58,10 @@ func Zip(w http.ResponseWriter) Zipper {
 	return Zipper{w, gzip.NewWriter(w)}
 }
 
-// Header is that of the response.
+// Header returns the header of the response.
 func (z Zipper) Header() http.Header { return z.ResponseWriter.Header() }
 
-// WriteHeader takes back the length of what is not compressed.
+// WriteHeader removes the length of the uncompressed body.
 func (z Zipper) WriteHeader(status int) {
 	z.Header().Del("Content-Length")
 	z.ResponseWriter.WriteHeader(status)
@@ -116,7 +116,7 @@ type HTTPContext struct {
 	Reply  func(core.Decision, error) (answered bool, answer error) // the adapter's Answerer
 }
 
-// Write sends no status by itself.
+// Write does not send a status.
 func (c HTTPContext) Write(status int, body string) error {
 	if status != 0 {
 		c.W.WriteHeader(status)

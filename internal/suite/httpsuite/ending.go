@@ -28,8 +28,8 @@ const (
 	lateCost = 7
 )
 
-// A mode is how a limit charges. All but the plain one do it, or free what they hold,
-// when the response has ended.
+// A mode is how a limit charges. Every mode except the plain one charges, or frees what it holds, when the
+// response has ended.
 type mode struct {
 	name      string
 	slots     bool // requests in flight are limited
@@ -61,7 +61,7 @@ func (b *testbed) member() *core.Limiter {
 	return b.named("member", core.FixedWindow(core.PerMinute(quota)))
 }
 
-// limit returns a limit of the mode. No slot is renewed by itself during a test.
+// limit returns a limit of the mode. No slot is renewed in the background during a test.
 func (m mode) limit(b *testbed, saw *statusLog) Limit {
 	var limits []core.Option
 	options := []guard.Option{estimate(reserved)}
@@ -172,7 +172,7 @@ func eachEnding(b *testbed) {
 	}
 }
 
-// ends has a request end as in e. What is charged and freed is so once, by the status that
+// ends makes a request end as in e. Units are charged and slots freed once, according to the status that
 // the client gets.
 func (b *testbed) ends(e ending, m mode, point MountPoint) {
 	b.Helper()

@@ -24,9 +24,8 @@ func headerCases() []testCase {
 	}
 }
 
-// headersAlone compares a limited response with that of the bare handler: what
-// the app sets stays as it is, byte for byte, and nothing else comes with the
-// three headers.
+// headersAlone compares a limited response with the response of the bare handler: everything that the app
+// sets stays the same, byte for byte, and only the three headers are added.
 func headersAlone(b *testbed) {
 	app := SetHeader{"App", "a,  b"}
 	s := b.serve(App{Use: []Mount{app}, Routes: []Route{{Path: "/bare"}, {Path: "/a", Use: []Mount{b.fixed(1)}}}})
@@ -62,8 +61,7 @@ func noHeaders(b *testbed) {
 	}
 }
 
-// headersOnDenial shows a limit to those who are denied, in both sets of headers, and to
-// nobody else.
+// headersOnDenial shows a limit in both sets of headers to denied clients, and to nobody else.
 func headersOnDenial(b *testbed) {
 	limit := b.fixed(2)
 	limit.Options = []guard.Option{guard.HeadersOnDenial(), guard.Headers(guard.XRateLimit | guard.IETF), guard.ExposeHeaders()}

@@ -12,7 +12,7 @@ import (
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
-// delayCases are about LeakyBucket, which has requests wait for their turn.
+// delayCases are about LeakyBucket, which makes requests wait for their turn.
 func delayCases() []testCase {
 	return []testCase{
 		{"Delayed", delayed, nil},
@@ -20,8 +20,8 @@ func delayCases() []testCase {
 	}
 }
 
-// delayed sends a handful of requests at once: each waits at least for its Delay, and
-// each Delay is that of another turn.
+// delayed sends a handful of requests at once: each waits at least for its Delay, and each has the Delay of
+// a different turn.
 func delayed(b *testbed) {
 	const capacity, interval = 4, 20 * time.Millisecond
 	lim := b.limiter(core.LeakyBucket(core.Per(1, interval), core.Burst(capacity)))
@@ -53,8 +53,8 @@ func delayed(b *testbed) {
 	ans.wantHeaders("4", "0", "1800000013", "1")
 }
 
-// goneWhileDelayed has the client leave the queue: its charge is taken back, its slot
-// is free, and the handler does not run. The Delay would last longer than the test.
+// goneWhileDelayed makes the client leave the queue: its charge is taken back, its slot is free, and the
+// handler does not run. The Delay would last longer than the test.
 func goneWhileDelayed(b *testbed) {
 	for name, options := range map[string][]guard.Option{
 		"Plain":     nil,

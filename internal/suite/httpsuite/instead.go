@@ -97,7 +97,8 @@ func problemMembers(b *testbed) {
 	}
 }
 
-// ban has a denial ban a client, who is told that it is one, and until when. A dry run bans nobody.
+// ban makes a denial ban a client. The response says that it is a ban, and until when. A dry run bans
+// nobody.
 func ban(b *testbed) {
 	limit := Limit{
 		Limiter: b.limiter(core.FixedWindow(core.PerMinute(1)), core.Ban(time.Hour)), Key: keyfunc.IP(),
@@ -203,7 +204,7 @@ func onError(b *testbed) {
 	}
 }
 
-// wantAnswerBy checks that c was all that answered.
+// wantAnswerBy checks that only c answered.
 func (a answer) wantAnswerBy(c handlerCase, usual int) {
 	a.Helper()
 	if c.status != 0 {

@@ -57,8 +57,8 @@ func users(b *testbed, key any) {
 	ans.wantHeaders("1", "0", "1800000073", "60")
 }
 
-// missingKey leaves the key out: the request is limited by its peer's address, under
-// another key than that of keyfunc.IP.
+// missingKey leaves the key out: the request is limited by its peer's address, under another key than the
+// one of keyfunc.IP.
 func missingKey(b *testbed) {
 	fallbacks := 0
 	lim := b.limiter(core.FixedWindow(core.PerMinute(2)), core.Observe(func(_ context.Context, e core.Event) {

@@ -33,9 +33,9 @@ const (
 	handlerTakes = 5 * time.Millisecond
 )
 
-// Leavers has many clients leave before the decision, meanwhile, while they wait for their turn,
-// while the handler works, and after it. Then all slots are free, and what is charged is what the
-// handlers that ran have cost. Nothing expires during the test.
+// Leavers makes many clients leave: before the decision, during it, while they wait for their turn, while
+// the handler works, and after it. Afterwards all slots are free, and exactly the cost of the handlers that
+// ran is charged. Nothing expires during the test.
 func Leavers(t *testing.T, a Adapter) {
 	t.Helper()
 	proxy := faultproxy.New(t, redistest.Server(t).Addr)
@@ -114,8 +114,8 @@ func leaversOver(t *testing.T, a Adapter, client *redis.Client) {
 	}
 }
 
-// leaveAll sends requests, each over a connection of its own, which is closed at random: but for one in ten, which awaits
-// the answer.
+// leaveAll sends requests, each over a connection of its own, which is closed at random. One in ten waits
+// for the answer.
 func leaveAll(t *testing.T, addr string) {
 	t.Helper()
 	var clients sync.WaitGroup

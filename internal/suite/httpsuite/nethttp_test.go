@@ -16,7 +16,7 @@ func netHTTP() httpsuite.Adapter {
 	return httpsuite.Adapter{
 		Name: "net/http", Start: startNetHTTP, Problem: true,
 		Patterns: map[httpsuite.MountPoint]string{
-			httpsuite.InGroup: "/g/", // what the outer of two ServeMux matched
+			httpsuite.InGroup: "/g/", // the pattern that the outer of two ServeMux matched
 			httpsuite.OnRoute: "/g/users/{id}",
 		},
 	}

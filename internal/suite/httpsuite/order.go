@@ -11,8 +11,9 @@ import (
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
-// orderCases are the rows of the table in docs/guide.md: what is right if a limit is inside of another middleware, or
-// outside, and what goes wrong otherwise. That of http.TimeoutHandler is TestTimeoutHandler.
+// orderCases are the rows of the table in docs/guide.md: what is right if a limit is inside of another
+// middleware, or outside, and what goes wrong otherwise. TestTimeoutHandler is the case for
+// http.TimeoutHandler.
 func orderCases() []testCase {
 	return []testCase{
 		{"OrderRecover", orderRecover, nil},

@@ -13,7 +13,7 @@ import (
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
-// retryCases are about when a crowd of denied clients is told to come back.
+// retryCases are about the times at which a crowd of denied clients should come back.
 func retryCases() []testCase {
 	return []testCase{
 		{"RetryJitter", retryJitter, nil},
@@ -23,14 +23,15 @@ func retryCases() []testCase {
 	}
 }
 
-// crowd is how many are denied together for each second that they may be told: one is missing once in a billion times.
+// crowd is how many clients are denied together for each second at which they may come back: a second is
+// missing once in a billion times.
 const crowd = 25
 
-// A retry is what one of them is told, in seconds and milliseconds.
+// A retry is when one of them should come back, in seconds and milliseconds.
 type retry struct{ seconds, ms int64 }
 
-// wantRetry returns when a denied client is told to come back. All that says so in whole seconds agrees, and
-// X-RateLimit-Reset is what it is for everybody.
+// wantRetry returns when a denied client should come back. All headers in whole seconds agree, and
+// X-RateLimit-Reset is the same for everybody.
 func (a answer) wantRetry(reset string) retry {
 	a.Helper()
 	after := a.header.Get("Retry-After")

@@ -23,7 +23,7 @@ type servedApp struct {
 func (b *testbed) serve(app App) *servedApp {
 	b.Helper()
 	server := b.adapter.Start(b.T, app)
-	server.Transport.DisableCompression = true // nothing but what the test asks for
+	server.Transport.DisableCompression = true // only what the test asks for
 	s := &servedApp{b, server, sync.OnceFunc(server.Close)}
 	b.Cleanup(s.close)
 	return s

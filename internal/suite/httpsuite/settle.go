@@ -46,8 +46,8 @@ func after(limit Limit, n int64, options ...guard.Option) Limit {
 	return limit
 }
 
-// slots limits by address how many requests are under way. No slot is renewed by itself
-// during a test.
+// slots limits by address how many requests are in flight. No slot is renewed in the background during a
+// test.
 func (b *testbed) slots(n int64, options ...guard.Option) Limit {
 	return Limit{Limiter: b.limiter(core.InFlight(n, core.SlotTTL(time.Hour))), Key: keyfunc.IP(), Options: options}
 }
@@ -66,15 +66,15 @@ func (b *testbed) untilLeft(lim *core.Limiter, key string, want int64) {
 	b.until(fmt.Sprintf("%d left of %s of %s", want, key, lim.Name()), func() bool { return b.left(lim, key) == want })
 }
 
-// gate returns what handlers wait for, and what opens it. A Cleanup after the app is served
-// is to open it, too, so that a failed test ends.
+// gate returns a channel for which handlers wait, and a function that opens it. Call the function in a
+// Cleanup as well, after the app is served, so that a failed test ends.
 func (b *testbed) gate() (gate <-chan struct{}, open func()) {
 	opened := make(chan struct{})
 	return opened, sync.OnceFunc(func() { close(opened) })
 }
 
-// waiting serves a handler that waits, at /a, behind mounts, and has one request wait
-// there. It returns what ends that.
+// waiting serves a handler that waits, at /a, behind mounts, and sends one request there. It returns a
+// function that ends the request.
 func (b *testbed) waiting(h Handler, mounts ...Mount) (s *servedApp, end func() answer) {
 	b.Helper()
 	var calls atomic.Int64
@@ -279,8 +279,8 @@ func costAfterStacked(b *testbed) {
 	untilLeft(7, 48, 8, 8)
 }
 
-// settledLater has a response end while Redis takes long to settle it: it ends without waiting where the next sixteen such
-// requests are decided alike meanwhile, and else it waits.
+// settledLater ends a response while Redis takes long to settle it. The response does not wait if the next
+// sixteen such requests are decided alike meanwhile, and waits otherwise.
 func settledLater(b *testbed) {
 	const units = 3 // of each request; those that cost nothing return
 	const next = 16 * units
@@ -338,7 +338,7 @@ func settledLater(b *testbed) {
 	}
 }
 
-// untilUsed waits until so many units of each limit with a rate are used.
+// untilUsed waits until the given number of units is used in each limit with a rate.
 func (b *testbed) untilUsed(lim *core.Limiter, want int64) {
 	b.Helper()
 	b.until(fmt.Sprintf("%d used", want), func() bool {
@@ -402,8 +402,8 @@ func inFlightStacked(b *testbed) {
 	b.wantLeft(outer.Limiter, ipKey, 6)
 }
 
-// inFlightLost has Redis lose a slot: the context of the request is canceled, with the
-// cause, and that of what comes after it is not.
+// inFlightLost makes Redis lose a slot: the context of the request is canceled, with the cause, and the
+// context of later work is not.
 func inFlightLost(b *testbed) {
 	var calls atomic.Int64
 	limit := b.slots(1)
@@ -419,7 +419,7 @@ func inFlightLost(b *testbed) {
 	b.untilLeft(limit.Limiter, ipKey, 1)
 }
 
-// settledModes are those in which something is open while a request is served.
+// settledModes are the modes in which something is held while a request is served.
 func settledModes() []mode {
 	return slices.DeleteFunc(modes(), func(m mode) bool { return m.name == "Plain" || m.and })
 }
@@ -486,7 +486,7 @@ func settledInOutage(b *testbed) {
 		if m.slots == m.units {
 			continue // this takes a second, and what ends several limits ends them as one
 		}
-		// What is held stays so, and is charged when it expires. It is not sent again.
+		// Held units stay held, and are charged when they expire. The settlement is not sent again.
 		b.each(m.name+"/Meanwhile", func(b *testbed) {
 			var saw statusLog
 			limit := m.limit(b, &saw)
@@ -496,7 +496,7 @@ func settledInOutage(b *testbed) {
 			ans.wantServed()
 			ans.wantHidden("secret detail")
 			s.close()
-			_ = limit.Limiter.Close() // it waits for what is sent in the background
+			_ = limit.Limiter.Close() // it waits for calls in the background
 			b.redis.SetError("")
 			if n := b.logs.Count("not settled") + b.logs.Count("not released"); n != 0 {
 				b.Errorf("%d lines logged about the request, besides the outage", n)

@@ -87,7 +87,8 @@ func TestSettledFarAway(t *testing.T) {
 	}
 }
 
-// TestOneRoundTrip has responses end after one round trip to Redis where two are made. Close waits for the others.
+// TestOneRoundTrip checks that a response ends after one round trip to Redis although two are made. Close
+// waits for the others.
 func TestOneRoundTrip(t *testing.T) {
 	t.Parallel()
 	addr := redistest.Server(t).Addr
@@ -178,8 +179,9 @@ func (l lockout) end(status int) {
 	_ = l.lim.Close()
 }
 
-// TestHeldLogins has as many logins under way as may still fail in a quarter of an hour. Another one, of another process, is told to
-// come back in a second, and passes as soon as one of them has ended without counting. Those that have failed deny for longer.
+// TestHeldLogins has as many logins in flight as may still fail in a quarter of an hour. Another login, at
+// another process, should come back in a second, and passes as soon as one of them has ended without
+// counting. Those that have failed deny for longer.
 func TestHeldLogins(t *testing.T) {
 	t.Parallel()
 	const failures = 5

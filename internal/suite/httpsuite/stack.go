@@ -47,7 +47,7 @@ func stacked(b *testbed) {
 			{"bob", 200, "2", "0"},
 			{"carol", 200, "7", "2"}, // a smaller share than 1 of 2
 			{"carol", 200, "2", "0"},
-			{"dave", 200, "7", "0"}, // who has one left, and no address to use it from
+			{"dave", 200, "7", "0"}, // a user with one login left, and no address to use it from
 			{"erin", 429, "7", "0"},
 		} {
 			ans := s.get("/a", user(step.user))

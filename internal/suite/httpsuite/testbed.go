@@ -106,8 +106,8 @@ func captureLogs(t *testing.T) *logs {
 	return l
 }
 
-// lines counts those of a level, without those of outages: they are told in the background, and may be of a test before,
-// whose server has ended.
+// lines counts the lines of a level, except lines about outages, which are logged in the background and may
+// belong to an earlier test whose server has ended.
 func (l *logs) lines(level string) int {
 	n := 0
 	for line := range strings.Lines(l.String()) {

@@ -104,7 +104,8 @@ func TestDeadlineOfServer(t *testing.T) {
 	}
 }
 
-// TestGoneWhileAdmitted has a client leave while Redis admits it, after it has waited: what it was charged is taken back.
+// TestGoneWhileAdmitted makes a client leave while Redis admits it, after it has waited: its charge is
+// taken back.
 func TestGoneWhileAdmitted(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
@@ -151,7 +152,8 @@ func TestGoneWhileAdmitted(t *testing.T) {
 	})
 }
 
-// TestWaitUpToIsNoTimeout has Redis take longer for each reply than requests wait: that is no outage, and the policy decides nothing.
+// TestWaitUpToIsNoTimeout makes Redis take longer for each reply than requests wait: this is not an outage,
+// and the policy decides nothing.
 func TestWaitUpToIsNoTimeout(t *testing.T) {
 	t.Parallel()
 	const slots, requests = 2, 20
@@ -200,8 +202,9 @@ func TestWaitUpToIsNoTimeout(t *testing.T) {
 	}
 }
 
-// TestTimeoutHandler has http.TimeoutHandler answer for a handler that goes on. Outside of it the slot is free then, and what was
-// set as the cost until then is charged. Inside of it the slot is held until the handler ends, and its cost is charged.
+// TestTimeoutHandler makes http.TimeoutHandler answer for a handler that continues. Outside of it the slot
+// is free then, and the cost that was set until then is charged. Inside of it the slot is held until the
+// handler ends, and its cost is charged.
 func TestTimeoutHandler(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

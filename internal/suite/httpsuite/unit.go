@@ -13,8 +13,8 @@ import (
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
-// IPAllocates checks that the key of a direct peer takes at most so many allocations. r is
-// what the adapter's Request returns.
+// IPAllocates checks that the key of a direct peer takes at most the given number of allocations. r is what
+// the adapter's Request returns.
 func IPAllocates(t *testing.T, r keyfunc.Request, most float64) {
 	t.Helper()
 	key := keyfunc.IP()

@@ -26,7 +26,7 @@ func unlimited(b *testbed) {
 	b.each("Asked", unlimitedAsked)
 }
 
-// planned limits by address, by limits in place of those of the limiter.
+// planned limits by address, with other limits than the limiter's own.
 func (b *testbed) planned(lim *core.Limiter, limits []core.Limit, options ...guard.Option) Limit {
 	plan := guard.LimiterFor(func(keyfunc.Request) (*core.Limiter, error) { return lim.With(limits...) })
 	options = append(options, plan, guard.Headers(guard.XRateLimit|guard.IETF), guard.ResetInSeconds(), guard.RetryAfterMs())
@@ -69,7 +69,7 @@ func unlimitedStacked(b *testbed) {
 	}
 }
 
-// unlimitedAnd has a user without a limit share that of the organization.
+// unlimitedAnd makes a user without a limit share the limit of the organization.
 func unlimitedAnd(b *testbed) {
 	org := b.named("org", core.FixedWindow(core.PerMinute(1)))
 	s := b.behind(b.planned(b.limiter(core.FixedWindow(core.PerMinute(1))), []core.Limit{core.Unlimited()}, guard.AlsoLimit(org, keyfunc.Global())))
@@ -81,7 +81,7 @@ func unlimitedAnd(b *testbed) {
 	}
 }
 
-// unlimitedBanned blocks a client without a limit: it is told when to come back, and of no limit.
+// unlimitedBanned blocks a client without a limit: the response says when to come back, and names no limit.
 func unlimitedBanned(b *testbed) {
 	lim := b.limiter(core.FixedWindow(core.PerMinute(1)), core.Ban())
 	s := b.behind(b.planned(lim, []core.Limit{core.Unlimited()}))
@@ -100,11 +100,12 @@ func unlimitedBanned(b *testbed) {
 	}
 }
 
-// zeroLimit denies all that costs anything, with its numbers and without a Retry-After, also while Redis is away. That is meant,
-// so nothing is logged. Nobody is banned, and the other limit is not charged.
+// zeroLimit denies every request with a cost, with its numbers and without a Retry-After, also while Redis
+// is unavailable. This is intended, so nothing is logged. Nobody is banned, and the other limit is not
+// charged.
 func zeroLimit(b *testbed) {
 	other := core.FixedWindow(core.PerMinute(1))
-	for _, bans := range []core.Option{core.Options(), core.Ban(time.Hour)} { // the second one has Redis be asked
+	for _, bans := range []core.Option{core.Options(), core.Ban(time.Hour)} { // the second limiter calls Redis
 		lim := b.limiter(other, bans)
 		limits := []core.Limit{other, core.TokenBucket(core.PerDay(0), core.Burst(5))}
 		isDenied := func() {
@@ -148,7 +149,7 @@ func zeroSlots(b *testbed) {
 	ans.wantNoHeaders()
 }
 
-// unlimitedAsked has a handler ask such limiters itself.
+// unlimitedAsked makes a handler call such limiters itself.
 func unlimitedAsked(b *testbed) {
 	lim := b.limiter(core.FixedWindow(core.PerMinute(1)))
 	for status, limit := range map[int]core.Limit{http.StatusOK: core.Unlimited(), http.StatusTooManyRequests: core.FixedWindow(core.PerDay(0))} {

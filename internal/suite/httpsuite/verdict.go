@@ -10,7 +10,7 @@ import (
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
-// verdictCases are about who is served, what is charged, and what the handler is told.
+// verdictCases are about who is served, what is charged, and what the handler learns.
 func verdictCases() []testCase {
 	return []testCase{
 		{"AllowAndDeny", allowAndDeny, nil},

@@ -10,7 +10,8 @@ import (
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
-// waitCases are about requests that wait by WaitUpTo. Who wakes them, and who leaves, is in core/guard and Leavers.
+// waitCases are about requests that wait by WaitUpTo. Tests in core/guard and Leavers cover wake-ups and
+// clients that leave.
 func waitCases() []testCase {
 	return []testCase{
 		{"WaitUpTo", waitUpTo, nil},
@@ -19,7 +20,8 @@ func waitCases() []testCase {
 	}
 }
 
-// waitUpTo has a request wait for the next window. One that would wait for too long is denied as ever.
+// waitUpTo makes a request wait for the next window. A request that would wait for too long is denied as
+// usual.
 func waitUpTo(b *testbed) {
 	const window = 300 * time.Millisecond
 	limit := Limit{
@@ -48,7 +50,8 @@ func waitUpTo(b *testbed) {
 	ans.wantHeaders("1", "0", "1800000073", "60")
 }
 
-// cutOff has requests wait for longer than the server gives a response. One line is logged where clients get nothing.
+// cutOff makes requests wait longer than the server allows for a response. One line is logged where clients
+// get nothing.
 func cutOff(b *testbed) {
 	b.each("Delay", func(b *testbed) { cutOffAfter(b, queued(b), false) })
 	b.each("WaitUpTo", func(b *testbed) {

@@ -22,8 +22,8 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/spends"
 )
 
-// happens is what random histories consist of, besides requests of one unit and time that
-// passes. Each is to happen in the histories of each algorithm.
+// happens is what random histories consist of, besides requests of one unit and time that passes. Each must
+// happen in the histories of each algorithm.
 var happens = []string{
 	"admitted from a lease", "admitted by Redis", "denied", "costs more than 1", "reserved from a lease", "reserved in Redis",
 	"settled in its lease", "settled in Redis", "settled after it was charged", "settled at more than was reserved", "renewed",
@@ -60,7 +60,7 @@ func leasable() []limits.Variant {
 	return slices.DeleteFunc(limits.All(), func(v limits.Variant) bool { return v.Kind.Unleasable != "" })
 }
 
-// number returns that of an environment variable.
+// number returns the number in an environment variable.
 func number(t *testing.T, name string, otherwise int) int {
 	t.Helper()
 	s := os.Getenv(name)
@@ -78,8 +78,8 @@ type world struct {
 	variants []limits.Variant // nil: of several limits, at random
 }
 
-// judgeHistories judges histories of so many steps, and needs everything to happen in them: two leases beside each
-// other are rare where several limits make them small.
+// judgeHistories judges histories with the given number of steps, and needs everything to happen in them:
+// two leases beside each other are rare where several limits make them small.
 func (w *world) judgeHistories(t *testing.T, steps int) {
 	t.Helper()
 	counts := make(map[string]int)
@@ -105,8 +105,8 @@ func (w *world) judgeHistories(t *testing.T, steps int) {
 	}
 }
 
-// The numbers of a history. There are so few units that limits are reached. Of several limits
-// the others are for longer, and for more units.
+// The numbers of a history. There are so few units that limits are reached. If there are several limits,
+// the others are for longer periods and for more units.
 const (
 	historyCount = 24
 	historyBack  = 60 * time.Millisecond // the longest step back of Redis's clock
@@ -137,7 +137,7 @@ type history struct {
 	machines []*machine
 }
 
-// A limit is one of those of the key.
+// A limit is one of the key's limits.
 type limit struct {
 	limits.Variant
 

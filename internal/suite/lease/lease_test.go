@@ -135,7 +135,7 @@ func eachLeasable(t *testing.T, run func(t *testing.T, d *conformance.Driven, li
 // thousand is a limit of which little comes back while a test runs.
 var thousand = core.PerDay(1000)
 
-// TestLease has one process take a lease, spend it, and take the next.
+// TestLease makes one process take a lease, spend it, and take the next.
 func TestLease(t *testing.T) {
 	eachLeasable(t, func(t *testing.T, d *conformance.Driven, limit func(core.Rate) core.Limit) {
 		counted := &wire{Driven: d}
@@ -238,7 +238,7 @@ func TestLeaseEnds(t *testing.T) {
 		"suspended":                   {last, 0, false, allow},
 		"the wall clock set back":     {-time.Hour, last, false, allow},
 		"set back, before":            {-time.Hour, last - 1, true, allow},
-		"reserved in its first half":  {last/2 - 1, last/2 - 1, true, reserve}, // it is to be renewed in the second
+		"reserved in its first half":  {last/2 - 1, last/2 - 1, true, reserve}, // it is renewed in the second
 		"reserved in its second half": {last / 2, last / 2, false, reserve},
 	} {
 		client.FlushAll(context.Background())
@@ -291,7 +291,7 @@ func TestLeaseReplyTakesLong(t *testing.T) {
 	}
 }
 
-// TestLeaseGivesBack has a lease end in each way. What was spent is charged, once.
+// TestLeaseGivesBack ends a lease in each way. The spent units are charged, once.
 func TestLeaseGivesBack(t *testing.T) {
 	eachLeasable(t, func(t *testing.T, d *conformance.Driven, limit func(core.Rate) core.Limit) {
 		for name, end := range map[string]struct {
@@ -569,7 +569,7 @@ func TestLeaseReservationLasts(t *testing.T) {
 				t.Fatal(r, err)
 			}
 			if last = r.Source == core.SourceLease; last {
-				time.Sleep(d * 3 / 2) // what was held for the lease has expired
+				time.Sleep(d * 3 / 2) // the units held for the lease have expired
 			}
 			check.Need(t, r.Cancel(t.Context()))
 		}

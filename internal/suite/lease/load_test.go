@@ -14,9 +14,9 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
 
-// TestLeaseUnderLoad has three processes of 64 callers each ask for a few keys, more often than their limit admits, over
-// connections and clocks of their own, on a server and on a Cluster. Never is more admitted of a key than the limit allows,
-// and what is not spent is back at the end.
+// TestLeaseUnderLoad makes three processes with 64 callers each request a few keys, more often than their
+// limit admits, over connections and clocks of their own, on a server and on a Cluster. No key is admitted
+// more than its limit allows, and unspent units are back at the end.
 func TestLeaseUnderLoad(t *testing.T) {
 	server := redistest.Server(t)
 	of := map[string][]limits.Variant{"several": {}}
@@ -40,7 +40,7 @@ func leaseUnderLoad(t *testing.T, client func() core.Client, keys int, count int
 	opts := []core.Option{core.Lease(time.Second), core.FailClosed(), core.Timeout(time.Minute), core.DenyCache(0)}
 	bucket := false
 	for i, v := range variants {
-		// Of an hour few units come back while the test runs.
+		// With a period of an hour, few units come back while the test runs.
 		opts = append(opts, v.With(core.PerHour(count), limits.Settings{Name: fmt.Sprint("load", i), Burst: count}))
 		bucket = bucket || v.Kind.Debt
 	}

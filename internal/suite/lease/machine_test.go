@@ -107,7 +107,8 @@ func (m *machine) setWall() {
 	}
 }
 
-// change has the machine go by limits of another rate and capacity than the others, as while a new version is rolled out.
+// change makes the machine use limits of another rate and capacity than the others, as while a new version
+// is rolled out.
 func (m *machine) change() { m.count = historyCount >> m.h.random.IntN(3) }
 
 // die ends the process. Another one begins.
@@ -189,7 +190,7 @@ func (s *spend) is(units int64) {
 	}
 }
 
-// crossed reports whether some of what is held for s has expired.
+// crossed reports whether some of the units held for s have expired.
 func (s *spend) crossed() bool {
 	for _, e := range s.each {
 		if e.crossed {
@@ -199,7 +200,8 @@ func (s *spend) crossed() bool {
 	return false
 }
 
-// execute has the machine make a call, which settles something or decides by limits of a share, and returns what Redis did for it.
+// execute makes the machine send a call, which settles something or decides by limits of a share, and
+// returns what Redis did for it.
 func (m *machine) execute(settled *spend, share int64, call func(ctx context.Context)) *execution {
 	before := m.running
 	x := &execution{settled: settled, share: share, at: make([]int64, len(m.h.limits))}

@@ -20,8 +20,8 @@ type lostError struct{}
 func (lostError) Error() string { return "CLUSTERDOWN Hash slot not served" } // nothing was carried out; says nothing about the server's health
 func (lostError) RedisError()   {}
 
-// A replyLostError leaves open whether the call was carried out, and so it must not be repeated. Of the server's health it says
-// nothing, either: a timeout would.
+// A replyLostError leaves open whether the call was carried out, and so it must not be repeated. It says
+// nothing about the server's health either, as a timeout would.
 type replyLostError struct{ lostError }
 
 func (replyLostError) Error() string   { return "ERR the reply was lost; other limits have changed" }
@@ -188,13 +188,13 @@ func (h *history) noteWindow(i int, l *limit) {
 	}
 }
 
-// A call is one of a script. Of a plain decision there is no more than the operation.
+// A call is one call of a script. For a plain decision, only the operation is set.
 type call struct {
 	op                  string
 	n, m, lasts, expiry int64 // the last two are those of the first limit: what a lease is held for, and what else has a handle
 }
 
-// calls returns those of a script.
+// calls returns the calls of a script.
 func (h *history) calls(cmd redis.Cmder) (calls []call) {
 	args := cmd.Args()
 	text := fmt.Sprint(args[1])

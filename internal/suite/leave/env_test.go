@@ -78,7 +78,7 @@ func (e *env) silence() func() time.Duration {
 
 var names atomic.Int64 // of limiters: each has keys of its own
 
-// A limiter is one through the proxies, and what is known of it.
+// A limiter is a Limiter behind the proxies, with what the test knows about it.
 type limiter struct {
 	*core.Limiter
 

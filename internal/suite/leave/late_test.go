@@ -16,9 +16,9 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
 
-// TestLateReply has Redis answer after the Timeout, when FailLocal has decided. Slots are free soon
-// after, by their id. Units are back if the client still reads the reply; else they are charged when
-// their hold expires, as those of a process that died.
+// TestLateReply makes Redis answer after the Timeout, when FailLocal has decided. Slots are free soon
+// after, by their id. Units are back if the client still reads the reply; otherwise they are charged when
+// their hold expires, like the units of a process that died.
 func TestLateReply(t *testing.T) {
 	t.Parallel()
 	for name, p := range map[string]place{"server": {redistest.Server(t).Addr}, "cluster": redistest.Cluster(t)} {

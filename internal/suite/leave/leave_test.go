@@ -90,8 +90,8 @@ func leave(t *testing.T, p place, contextTimeout bool, k kind, opts ...core.Opti
 	})
 }
 
-// visit is one caller, who leaves between before the decision and some round trips later, or stays and
-// ends what it has got. It reports whether it left.
+// visit is one caller, which leaves at some time from before the decision until some round trips later, or
+// stays and ends its reservation. visit reports whether the caller left.
 func visit(t testing.TB, l *limiter, i int, take take) bool {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -121,7 +121,8 @@ func visit(t testing.TB, l *limiter, i int, take take) bool {
 	return false
 }
 
-// TestLeaveQueue has callers leave a place in a queue that has not begun, and so is given back.
+// TestLeaveQueue makes callers leave before their place in a queue has begun, so that the place is given
+// back.
 func TestLeaveQueue(t *testing.T) {
 	t.Parallel()
 	one := place{redistest.Server(t).Addr}
@@ -147,7 +148,8 @@ func TestLeaveQueue(t *testing.T) {
 	}
 }
 
-// TestLeaveLease has callers leave while a lease is taken: it is for all, and is not lost with them.
+// TestLeaveLease makes callers leave while a lease is taken: the lease is for all callers, and is not lost
+// with them.
 func TestLeaveLease(t *testing.T) {
 	t.Parallel()
 	one := place{redistest.Server(t).Addr}

@@ -66,7 +66,7 @@ func ringOf(t *testing.T, n int) servers {
 	}
 }
 
-// eachAbsence has a server of all be paused, and killed, under so many callers.
+// eachAbsence pauses and kills each server, under the given number of callers.
 func eachAbsence(t *testing.T, callers []int, all func(*testing.T) servers) {
 	t.Helper()
 	for name, away := range map[string]func(testing.TB, *redistest.Instance) (back func()){

@@ -21,7 +21,7 @@ var patient = setup{options: func(o *redis.Options) {
 	o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = time.Minute, time.Minute, time.Minute, time.Minute
 }}
 
-// denied returns a Limiter of so many per period over the proxy.
+// denied returns a Limiter behind the proxy, which admits n per period.
 func denied(e *env, name string, rate core.Rate, options ...core.Option) *core.Limiter {
 	return core.MustNew(e.rdb, name, append(options, core.FixedWindow(rate), core.Timeout(time.Minute))...)
 }
@@ -49,7 +49,7 @@ func TestDenialIsRemembered(t *testing.T) {
 	e := newEnv(t, patient)
 	l := denied(e, "denied", core.Per(1, period))
 	first := want(t, l, "k", 1, true, core.SourceRedis)
-	e.proxy.Latency(4 * clocks) // what is remembered counts from when it was asked for, and not from when it was received
+	e.proxy.Latency(4 * clocks) // a remembered denial counts from when its call was sent, and not from when the reply came
 	end := first.At.Add(first.ResetAfter)
 	var known core.Result        // Redis's last denial
 	var sent, received time.Time // before and after it
@@ -222,7 +222,8 @@ func TestCostsAboveTheCapacityAreAsInRedis(t *testing.T) {
 	}
 }
 
-// alike reports whether two denials say the same, but for the moment between them, and what was charged in it.
+// alike reports whether two denials say the same, apart from the time between them and the units charged in
+// that time.
 func alike(a, b core.Result, charged bool) bool {
 	return a.Allowed == b.Allowed && a.LimitName == b.LimitName && a.Limit == b.Limit && a.RetryAfter == b.RetryAfter &&
 		(charged || a.Remaining == b.Remaining && (a.ResetAfter-b.ResetAfter).Abs() < maxStaleness)
@@ -240,7 +241,7 @@ func acquire(t testing.TB, l *core.Limiter, key string) *core.Permit {
 	return r
 }
 
-// giveBack has a key be reset, or what it was charged taken back.
+// giveBack resets a key, or takes back its charge.
 func giveBack(t testing.TB, l *core.Limiter, key string, charged ...*core.Permit) {
 	t.Helper()
 	if key == "Reset" {
@@ -373,8 +374,9 @@ func TestDenialIsNotFloodedAway(t *testing.T) {
 	}
 }
 
-// TestBansAreSeen has one process ban a key, or block it, and another see that within a second, or the time of its lease. What
-// it remembers says that it is a ban, and never keeps a denial from Redis that would ban.
+// TestBansAreSeen makes one process ban or block a key: another process notices within a second, or within
+// the duration of its lease. Its remembered denial says that there is a ban, and never prevents Redis from
+// seeing a denial that would ban.
 func TestBansAreSeen(t *testing.T) {
 	t.Parallel()
 	ctx, e := t.Context(), newEnv(t, patient)

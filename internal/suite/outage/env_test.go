@@ -16,8 +16,8 @@ import (
 
 const limit = 20 // per hour, of every Limiter here: no window ends during a test
 
-// timeouts are those of the Limiters of each round: the first is far above a healthy answer, also under the race detector,
-// and a machine that is too slow for it gets the next.
+// timeouts are the Timeouts of the Limiters in each round: the first is far above a healthy answer, also
+// under the race detector, and a machine that is too slow for it gets the next.
 var timeouts = []time.Duration{
 	250 * time.Millisecond, 500 * time.Millisecond, time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second,
 }
@@ -81,8 +81,8 @@ func newEnv(tb testing.TB, s setup) *env {
 	return e
 }
 
-// client returns another client like e.rdb. Limiters over one client share what is known of its server; over two they find
-// out by themselves.
+// client returns another client like e.rdb. Limiters over one client share the state of its server;
+// Limiters over two clients find out separately.
 func (e *env) client(tb testing.TB) *redis.Client {
 	tb.Helper()
 	o := e.dial

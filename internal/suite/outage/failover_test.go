@@ -21,7 +21,7 @@ const (
 	quickly = time.Millisecond      // and once the new master is to reach its limit
 )
 
-// failoverTimeouts are those of the Limiters in each round.
+// failoverTimeouts are the Timeouts of the Limiters in each round.
 var failoverTimeouts = timeouts[2:]
 
 // under loads rdb in every mode while change happens, and checks what the calls returned. A replica may lack what the

@@ -37,8 +37,8 @@ func admittedLocally(t *testing.T, l *core.Limiter) int64 {
 	}
 }
 
-// Each of n processes enforces 1/n of the limit by itself: of the burst of a bucket as well as of the count of a window.
-// It would notice processes that together admit n times the burst.
+// Each of n processes enforces 1/n of the limit: of the burst of a bucket as well as of the count of a
+// window. It would notice processes that together admit n times the burst.
 func TestPartOfEachProcess(t *testing.T) {
 	t.Parallel()
 	perHour := core.PerHour(40)
@@ -69,8 +69,8 @@ func TestPartOfEachProcess(t *testing.T) {
 	}
 }
 
-// Reset in an outage cannot reach Redis, and says so; what this process has counted by itself it forgets. It would notice
-// a Reset that leaves a key denied until the outage is over.
+// Reset in an outage cannot reach Redis, and says so. It forgets what this process has counted. It would
+// notice a Reset that leaves a key denied until the outage is over.
 func TestResetInOutage(t *testing.T) {
 	t.Parallel()
 	l, _ := limiter(brokenClient{}, "reset", core.FailLocal())
@@ -90,8 +90,8 @@ func TestResetInOutage(t *testing.T) {
 	}
 }
 
-// A process bans by itself while Redis is away: of the limits that it enforces alone, and by hand. It would notice a ban
-// for a cost that is above its share of a limit, and a Block that is lost in an outage.
+// A process bans without Redis during an outage: by the limits that it enforces alone, and by hand. It
+// would notice a ban for a cost that is above its share of a limit, and a Block that is lost in an outage.
 func TestBansInOutage(t *testing.T) {
 	t.Parallel()
 	l, _ := watched(brokenClient{}, "bans", core.FixedWindow(core.PerMinute(40)), core.FailLocal(), core.Processes(4), core.Ban(time.Hour))

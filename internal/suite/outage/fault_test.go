@@ -45,7 +45,7 @@ func faults() []fault {
 	ran := func(f fault) fault { f.mayRun = true; return f }
 	return []fault{
 		{
-			name: "paused", silent: true, mayRun: true, // what was sent is run when it wakes up
+			name: "paused", silent: true, mayRun: true, // commands that were sent are run when the server wakes up
 			on:  func(_ testing.TB, e *env) { e.server.Pause() },
 			off: func(_ testing.TB, e *env) { e.server.Resume() },
 		},

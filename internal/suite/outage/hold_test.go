@@ -18,8 +18,9 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
 
-// What was reserved in Redis before an outage cannot be settled in it: that is an error, sent once, and the units stay held. What
-// was reserved by the outage policy is settled by it, also when Redis is back meanwhile: Redis never hears of it.
+// Units reserved in Redis before an outage cannot be settled during it: the settlement is sent once,
+// returns an error, and the units stay held. Units reserved by the outage policy are settled by the policy,
+// even if Redis is back meanwhile: Redis never learns of them.
 func TestHoldsInEachMode(t *testing.T) {
 	base := runtime.NumGoroutine()
 	t.Run("modes", func(t *testing.T) {
@@ -77,7 +78,7 @@ func resultOf(r *core.Reservation) core.Result {
 	return r.Result
 }
 
-// source is that of what is admitted in an outage.
+// source is the source of admissions in an outage.
 func (m mode) source() core.Source {
 	if m.share > 0 {
 		return core.SourceFallback

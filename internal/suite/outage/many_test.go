@@ -23,7 +23,8 @@ func TestOutageOfManyLimiters(t *testing.T) {
 	})
 }
 
-// outageCPU returns how much of the CPU this process takes while Redis is away from so many limiters, and is asked each 5 ms.
+// outageCPU returns how much of the CPU this process takes while Redis is unavailable to the given number
+// of limiters, each of which decides every 5 ms.
 func outageCPU(t *check.Round, limiters int) time.Duration {
 	const lasts = 2 * time.Second
 	e := newEnv(t, setup{})

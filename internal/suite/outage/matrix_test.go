@@ -150,7 +150,8 @@ func wantCanceled(t *check.Round, run *faultRun) {
 }
 
 func after(t *check.Round, run *faultRun, f fault, e *env) {
-	// The first that fails opens the breaker, or has the others wait until it is known how the server is. After that no request asks.
+	// The first call that fails opens the breaker, or makes the others wait until the state of the server
+	// is known. After that, no request calls Redis.
 	outages := run.watch.count(core.EventOutage)
 	if outages < 1 || outages > 1+whileProbed || outages > run.watch.before+1 {
 		t.Errorf("%d calls failed in %v, %d of them before the breaker opened, want 1: %v",

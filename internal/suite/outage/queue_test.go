@@ -14,7 +14,7 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/check"
 )
 
-// What waits in this process is not Redis's fault.
+// Calls that wait in this process are not Redis's fault.
 
 // Tens of thousands of decisions at once are no outage. Those that this process could not send in time say so.
 func TestBurst(t *testing.T) {
@@ -76,7 +76,8 @@ func TestFarRedis(t *testing.T) {
 	})
 }
 
-// far returns how many decisions a second Redis makes, of so many that are offered, 200 ms away.
+// far returns how many decisions per second a Redis 200 ms away makes, of the given number that are
+// offered.
 func far(t *check.Round, offered int) float64 {
 	const lasts, connections, oneWay = 2500 * time.Millisecond, 40, 100 * time.Millisecond
 	e := newEnv(t, setup{options: func(o *redis.Options) { o.PoolSize, o.MinIdleConns = connections, connections }})

@@ -18,7 +18,7 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
 
-// What follows is how soon Redis decides again, and how little is refused until then.
+// The following tests check how soon Redis decides again, and how few calls are refused until then.
 
 // many is a limit that is never reached.
 func many() core.Option { return core.FixedWindow(core.PerHour(1e9)) }
@@ -203,7 +203,7 @@ func TestDeadConnections(t *testing.T) {
 	}
 }
 
-// All connections are cut once, under load: what is refused was in flight.
+// All connections are cut once, under load: only calls in flight are refused.
 func TestConnectionsCutOnce(t *testing.T) {
 	t.Parallel()
 	const callers = 32
@@ -356,7 +356,8 @@ func (w *watcher) warnings() []string {
 	return slices.DeleteFunc(slices.Clone(w.texts), func(s string) bool { return strings.HasPrefix(s, "on: ") })
 }
 
-// What the Redis user may not do fails, and is told, and is no outage. Nothing stays of probes for good.
+// A call that the Redis user may not make fails, and observers are notified, but it is not an outage.
+// Probes leave nothing behind.
 func TestRightIsMissing(t *testing.T) {
 	t.Parallel()
 	const calls = 20

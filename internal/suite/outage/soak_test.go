@@ -16,7 +16,7 @@ import (
 // soakEnv says how long the soak test lasts: "30s".
 const soakEnv = "REDISLIMIT_SOAK"
 
-// At full speed through random faults: what is admitted stays within what the mode allows, and nothing grows.
+// At full speed through random faults: admissions stay within what the mode allows, and nothing grows.
 func TestSoak(t *testing.T) {
 	lasts := 5 * time.Second
 	if s := os.Getenv(soakEnv); s != "" {

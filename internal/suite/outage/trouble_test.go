@@ -13,7 +13,7 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/check"
 )
 
-// What follows is trouble, and no outage: Redis decides all along, in every mode, exactly.
+// The following troubles are not outages: Redis decides all along, in every mode, exactly.
 
 // One connection for 256 callers: they wait for each other, which is no outage; and where Redis does not answer none waits
 // for longer than the timeout, and no goroutine stays behind.

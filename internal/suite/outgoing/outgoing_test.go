@@ -1,4 +1,5 @@
-// Package outgoing has httplimit.Transport call a server over connections, from several processes, on a real Redis.
+// Package outgoing tests httplimit.Transport: several processes call a server over real connections, with a
+// real Redis.
 package outgoing
 
 import (
@@ -59,8 +60,8 @@ func get(ctx context.Context, c *http.Client, url string) (int, error) {
 	return response.StatusCode, err
 }
 
-// TestAllProcessesHoldBack has one process be told to wait. No request of any process comes before that is over, and all
-// that waited are served.
+// TestAllProcessesHoldBack makes the server ask one process to wait. No process sends a request before that
+// time is over, and all waiting requests are served.
 func TestAllProcessesHoldBack(t *testing.T) {
 	t.Parallel()
 	const asked = 1500 * time.Millisecond
@@ -103,8 +104,8 @@ func TestAllProcessesHoldBack(t *testing.T) {
 	}
 }
 
-// TestHoldsBackWithoutRedis has Redis be gone when the other side asks to wait, and the outage policy admit everything: this
-// process waits by itself.
+// TestHoldsBackWithoutRedis stops Redis before the server asks to wait, with an outage policy that admits
+// everything: this process waits nevertheless.
 func TestHoldsBackWithoutRedis(t *testing.T) {
 	t.Parallel()
 	const asked = time.Second

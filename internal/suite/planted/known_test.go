@@ -49,7 +49,7 @@ func set(entries ...redis.Z) func(*world) redis.Cmder {
 	return func(w *world) redis.Cmder { return w.client.ZAdd(w.t.Context(), key, entries...) }
 }
 
-// at is the score of an entry so many microseconds after the clock.
+// at is the score of an entry the given number of microseconds after the clock.
 func at(after float64, format string, args ...any) redis.Z {
 	return redis.Z{Score: begin + after, Member: fmt.Sprintf(format, args...)}
 }
@@ -154,7 +154,8 @@ func TestKnown(t *testing.T) {
 	}
 }
 
-// oneLimit returns a world with one limit of so many units in ten seconds, whose holds last a second.
+// oneLimit returns a world with one limit of the given number of units in ten seconds, whose holds last a
+// second.
 func oneLimit(t *testing.T, of string, units int64) *world {
 	t.Helper()
 	v := limits.Named(of)
@@ -164,7 +165,8 @@ func oneLimit(t *testing.T, of string, units int64) *world {
 	return w
 }
 
-// TestExpiredSlots has slots expire whose units are no number that a call can have: the sum is 0 then, and not less.
+// TestExpiredSlots lets slots expire whose number of units is one that no call can have: the sum is 0 then,
+// and not less.
 func TestExpiredSlots(t *testing.T) {
 	t.Parallel()
 	client := redistest.Server(t).Client(t)

@@ -14,7 +14,7 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
 
-// history makes something stored, plants a value in its place, and goes on.
+// history stores something, replaces it by a planted value, and goes on.
 func history(t testing.TB, client *redis.Client, seed uint64, raw string) {
 	t.Helper()
 	w := newWorld(t, client, seed, variants()...)
@@ -31,8 +31,8 @@ func history(t testing.TB, client *redis.Client, seed uint64, raw string) {
 	w.goOn()
 }
 
-// goOn has a limiter do what it may after a value was planted: nothing fails, what is admitted from then on stays within
-// the limit, and what is written expires. Then the clock goes on, and it is so again.
+// goOn makes a limiter do everything that it may after a value was planted: nothing fails, admissions from
+// then on stay within the limit, and written values expire. Then the clock advances, and goOn repeats this.
 func (w *world) goOn() {
 	for range pick(w, 1, 1, 3) {
 		for range 1 + w.IntN(12) {

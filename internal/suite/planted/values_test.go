@@ -14,7 +14,7 @@ import (
 // ahead is how far ahead of the clock something stored may be, in microseconds.
 const ahead = 34_560_000_000_000
 
-// number returns one that a damaged value may have: at the bounds of what is valid, or beyond.
+// number returns a number that a damaged value may have: at the bounds of what is valid, or beyond.
 func (w *world) number() string {
 	if w.IntN(3) == 0 {
 		return pick(w, "", "0", "nan", "inf", "-inf", "-5", "1e99", "1.5", "0x10", " 7", strings.Repeat("9", 400), strings.Repeat("9", 30))

@@ -129,7 +129,7 @@ func (w *world) constants(members []algorithm.Member) []any {
 	return args
 }
 
-// decide makes plain decisions on n, so many in one script.
+// decide makes plain decisions on n, the given number of them in one script.
 func (w *world) decide(members []algorithm.Member, op algorithm.Op, n int64, several int) {
 	calls := make([]algorithm.HoldCall, several)
 	for i := range calls {
@@ -280,7 +280,7 @@ func (w *world) step() {
 	}
 }
 
-// stray ends or renews what is not there, or, where nothing is counted, what was held before.
+// stray ends or renews holds that do not exist, or, where nothing is counted, holds from before.
 func (w *world) stray(op algorithm.Op) {
 	g := grant{n: 1 + w.Int64N(9), handles: make([]algorithm.Handle, len(w.members))}
 	for i := range g.handles {
@@ -335,7 +335,7 @@ func (w *world) end() {
 	}
 }
 
-// advance moves the clock. What was charged may count no more then; what is held does until it expires.
+// advance moves the clock. Charges may no longer count then; holds count until they expire.
 func (w *world) advance() {
 	_, window := w.members[0].Capacity()
 	w.now += pick[int64](w, 1, 1000, 1_000_000, w.members[0].Hold/2, w.members[0].Hold+w.members[0].Hold/5, window/2, window, 2*window)

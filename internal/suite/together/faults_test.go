@@ -19,11 +19,11 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
 
-// held is for how long units are held of those who died, or whose replies were lost.
+// held is how long units are held for callers that died or whose replies were lost.
 const held = 500 * time.Millisecond
 
-// lostReplies has replies be lost in the middle. No limit is exceeded; what was held for those who have no reply is charged when
-// it expires, and no more than that.
+// lostReplies loses replies. No limit is exceeded, and exactly the units held for callers without a reply
+// are charged when they expire.
 func (p *place) lostReplies(t *testing.T) {
 	if len(p.proxies) == 0 {
 		t.Skip("in memory there are none")
@@ -47,7 +47,8 @@ func (p *place) lostReplies(t *testing.T) {
 	c.wantExpired(t)
 }
 
-// halfAway has the first of two servers be away when a reservation ends: what the other has of it ends all the same.
+// halfAway makes the first of two servers unavailable when a reservation ends: its part on the other server
+// ends nevertheless.
 func (p *place) halfAway(t *testing.T) {
 	c := p.crowd(core.FixedWindow(core.Per(perUser, long)), core.FixedWindow(core.Per(perOrg, long)))
 	r, err := core.ReserveAll(t.Context(), 2, c.users.On(user(0)), c.org.On("org"))
@@ -60,7 +61,8 @@ func (p *place) halfAway(t *testing.T) {
 	}
 }
 
-// wantExpired waits until nothing is held any more. What was admitted is used, at least; none is used beyond its limit.
+// wantExpired waits until nothing is held any more. At least the admitted units are used, and no limit is
+// exceeded.
 func (c *crowd) wantExpired(t *testing.T) {
 	t.Helper()
 	time.Sleep(2 * held)
@@ -85,7 +87,7 @@ func (c *crowd) wantExpired(t *testing.T) {
 	}
 }
 
-// doomedEnv has TestMain be a process of TestKilled, over the servers that it names.
+// doomedEnv makes TestMain a process of TestKilled, which uses the servers that the variable names.
 const doomedEnv = "REDISLIMIT_TOGETHER"
 
 func doomedCrowd(addrs []string) *crowd {
@@ -115,8 +117,8 @@ func doomed(addrs []string) {
 	select {}
 }
 
-// TestKilled kills a process while its 80 callers are asking: those who were admitted are within each limit, and what it held
-// expires.
+// TestKilled kills a process while its 80 callers request units: the admitted callers are within each
+// limit, and the units that the process held expire.
 func TestKilled(t *testing.T) {
 	for name, addrs := range map[string][]string{"Redis": {redistest.Server(t).Addr}, "Cluster": redistest.Cluster(t)} {
 		t.Run(name, func(t *testing.T) {

@@ -63,8 +63,9 @@ func TestScriptLost(t *testing.T) {
 	}
 }
 
-// TestScriptTold has each limiter tell of what it decided: of an admission both, of a denial who denies. That is repeated by
-// this process, for as long as a denial of that limiter alone.
+// TestScriptTold checks that observers are notified: of an admission, the observers of both limiters; of a
+// denial, the observers of the limiter that denied. This process repeats the denial for as long as a denial
+// of that limiter alone.
 func TestScriptTold(t *testing.T) {
 	proxy := faultproxy.New(t, redistest.Server(t).Addr)
 	client := redisclient.New(t, &redis.Options{Addr: proxy.Addr()})
@@ -112,7 +113,7 @@ func TestScriptTold(t *testing.T) {
 	}
 }
 
-// A refusal is what Redis seems to say of what it has just done.
+// A refusal is the error with which Redis seems to reply to a call that it has carried out.
 type refusal struct{}
 
 func (refusal) Error() string { return "ERR refused" }

@@ -42,8 +42,8 @@ func TestMain(m *testing.M) {
 	os.Exit(check.Run(m))
 }
 
-// A place is where the limiters of users and that of their organization are: one server has both, or each has its own, or they
-// are on a Cluster, where keys are on different nodes.
+// A place is where the limiters of users and the limiter of their organization store their counts: one
+// server has both, or each has its own, or they are on a Cluster, where keys are on different nodes.
 type place struct {
 	name    string
 	users   func(name string, opts ...core.Option) *core.Limiter
@@ -94,7 +94,7 @@ func places(t *testing.T) []*place {
 
 var names atomic.Int64 // of limiters: each has keys of its own
 
-// A crowd is callers, each of one of the users, and what they were admitted.
+// A crowd has callers, each of one of the users, and counts what they were admitted.
 type crowd struct {
 	users, org *core.Limiter
 
@@ -120,12 +120,12 @@ func (c *crowd) add(user string, n int64) {
 	c.all += n
 }
 
-// call asks as one caller, who comes back where he is told to do so within a second.
+// call makes the call of one caller, which tries again if it may come back within a second.
 func (c *crowd) call(ctx context.Context, t *testing.T, caller int) {
 	for deadline := time.Now().Add(patient); ; time.Sleep(tripTime) {
 		keys := []core.Keyed{c.users.On(user(caller)), c.org.On("org")}
 		if caller%2 == 0 {
-			slices.Reverse(keys) // the order of the arguments is not that of the calls
+			slices.Reverse(keys) // the order of the arguments differs from the order of the calls
 		}
 		res, err := core.AllowAll(ctx, 1, keys...)
 		switch {
@@ -239,8 +239,9 @@ func (p *place) allOrNone(t *testing.T, v limits.Variant) {
 	c.wantUsed(t)
 }
 
-// leavers has callers whose contexts end at random: what was denied, or nobody waits for, is charged nowhere. One script
-// charges, as that of one limiter does, what nobody waits for any more: in each or in none.
+// leavers has callers whose contexts end at random: calls that were denied, or for which nobody waits, are
+// charged nowhere. As with one limiter, one script may still charge a call for which nobody waits any more:
+// in every limiter or in none.
 func (p *place) leavers(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 5 {
@@ -264,8 +265,8 @@ func (p *place) leavers(t *testing.T) {
 	}
 }
 
-// reserved has callers that take slots and units, and work: at no time do more of them work than there are slots, and
-// afterwards all slots are free, and those who have failed have used nothing.
+// reserved has callers that take slots and units, and work. Never do more callers work than there are
+// slots. Afterwards all slots are free, and callers that failed have used nothing.
 func (p *place) reserved(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	c := p.crowd(core.InFlight(perUser), core.InFlight(perOrg))
@@ -301,11 +302,12 @@ func (p *place) reserved(t *testing.T) {
 	check.Within(t, patient, "what was done is used", func() bool { return used(t, calls, "k") == 2*done.Load() })
 }
 
-// repeated has a client repeat what is denied to him: that is remembered, and no units of others are held for it.
+// repeated makes a client repeat a denied request: the denial is remembered, and no units of others are
+// held for it.
 func (p *place) repeated(t *testing.T) {
 	const times = 20
 	c := p.crowd(core.GCRA(core.Per(1, long)), core.FixedWindow(core.Per(2, long)))
-	for caller := range 3 { // the organization denies the last, who is asked for first, and has not used his own
+	for caller := range 3 { // the organization denies the last user, who is decided first and has not used their own units
 		c.call(t.Context(), t, caller)
 	}
 	c.wantUsed(t)
@@ -326,8 +328,9 @@ func (p *place) requests() (n int64) {
 	return n
 }
 
-// over has users who call once each, while 256 callers of one user are over his limit: that by what he works on, and not by what
-// he has used, so no denial is remembered. They take nothing of the organization, and all others are served.
+// over has users that call once each, while 256 callers of one user exceed that user's limit of work in
+// flight, so no denial is remembered. These callers take nothing of the organization, and all other users
+// are served.
 func (p *place) over(t *testing.T, own core.Limit, taken int) {
 	const attackers, others = 256, 40
 	c := p.crowd(own, core.TokenBucket(core.Per(100, long)))

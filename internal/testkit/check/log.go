@@ -17,7 +17,7 @@ func (l *Log) Write(line []byte) (int, error) {
 	return l.text.Write(line)
 }
 
-// String returns all that was written so far.
+// String returns everything that was written so far.
 func (l *Log) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -13,9 +13,9 @@ import (
 	"time"
 )
 
-// A Round is one attempt at a test that cannot tell by itself whether the library is wrong or the machine is too slow:
-// one that waits for timeouts, say. It stands in for the testing.TB of the attempt. Its failures are kept until it is
-// known how late the machine was, and its cleanups run when it ends.
+// A Round is one attempt at a test that cannot tell whether the library is wrong or the machine is too
+// slow: one that waits for timeouts, say. It stands in for the testing.TB of the attempt. Its failures are
+// kept until it is known how late the machine was, and its cleanups run when it ends.
 type Round struct {
 	testing.TB
 
@@ -35,9 +35,10 @@ type record struct {
 // Part returns the round for a part of it: the failures of that begin with its name.
 func (r *Round) Part(name string) *Round { return &Round{r.TB, r.record, r.part + name + ": "} }
 
-// Rounds runs f until it passes. A round that fails is repeated, with the next of the timeouts, only if the machine was
-// late meanwhile by more than a twentieth of the round's timeout: such a machine may well have caused the failure. Where it was
-// not, or no timeout is left, the test fails with all that the round found wrong.
+// Rounds runs f until it passes. A round that fails is repeated, with the next of the timeouts, only if the
+// machine was late meanwhile by more than a twentieth of the round's timeout: such a machine may well have
+// caused the failure. Where it was not, or no timeout is left, the test fails with everything that the
+// round found wrong.
 func Rounds(tb testing.TB, timeouts []time.Duration, f func(r *Round, timeout time.Duration)) {
 	tb.Helper()
 	rounds(tb, timeouts, time.Hour, f)

@@ -30,7 +30,7 @@ const (
 func TestRounds(t *testing.T) {
 	for name, c := range map[string]struct {
 		timeouts []time.Duration
-		fails    int // so many of the first rounds
+		fails    int // how many of the first rounds fail
 		rounds   int // that are expected
 		failed   bool
 	}{
@@ -83,7 +83,7 @@ func TestBusyMachine(t *testing.T) {
 	}
 }
 
-// A round that ends early has its cleanups run, the last first, and its context has ended by then.
+// If a round ends early, its cleanups run, the last one first, and its context has ended by then.
 func TestRoundEnds(t *testing.T) {
 	var order []string
 	r := &recorder{TB: t}

@@ -32,7 +32,7 @@ func Need(tb testing.TB, err error) {
 	}
 }
 
-// Together calls f so many times at once, and waits.
+// Together calls f n times at once, and waits until all calls have returned.
 func Together(n int, f func(i int)) {
 	var all sync.WaitGroup
 	for i := range n {
@@ -53,8 +53,8 @@ func Until(ctx context.Context, holds func() bool) error {
 	return nil
 }
 
-// Eventually waits up to [Patience] for what must happen by itself. It reports whether it did; if not, the test has
-// failed.
+// Eventually waits up to [Patience] for something that must happen without the test's help. It reports
+// whether it did; if not, the test has failed.
 func Eventually(tb testing.TB, what string, holds func() bool) bool {
 	tb.Helper()
 	return Within(tb, Patience, what, holds)

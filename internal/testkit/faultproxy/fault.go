@@ -39,10 +39,11 @@ func (p *Proxy) Latency(d time.Duration) { p.set(fault{delay: d}) }
 // answers or closes.
 func (p *Proxy) Silence() { p.set(fault{kind: silence}) }
 
-// Blackhole is Silence for the open connections, while new ones hang in connect: the port listens with a backlog of
-// its own that is full already, so the system ignores what asks for a connection. That is so on Linux; where a full
-// backlog behaves otherwise a connect succeeds, or is refused, and nothing is ever answered. After Pass the system tries
-// again by itself, one second after the first attempt, then two, then four.
+// Blackhole is Silence for the open connections, while new ones hang in connect: the port listens with a
+// backlog of its own that is full already, so the system ignores what asks for a connection. That is so on
+// Linux; where a full backlog behaves otherwise a connect succeeds, or is refused, and nothing is ever
+// answered. After Pass the system tries again without the client's help, one second after the first
+// attempt, then two, then four.
 func (p *Proxy) Blackhole() { p.set(fault{kind: blackhole}) }
 
 // HalfReply passes requests on, and of the next reply the first half of the bytes; after that the connection is silent.

@@ -25,7 +25,7 @@ type link struct {
 	mu     sync.Mutex
 	server *net.TCPConn // nil until connected
 	dead   bool         // bytes were swallowed, and nothing may follow them
-	due    kind         // what the next reply suffers
+	due    kind         // the fault of the next reply
 }
 
 func (l *link) run() {
@@ -111,11 +111,12 @@ func (l *link) reply(chunk []byte, f fault) bool {
 	l.mu.Lock()
 	due := l.due
 	l.due = pass
-	l.dead = l.dead || due != pass // what the client sends from here on was never passed
+	l.dead = l.dead || due != pass // the client's bytes from here on were never passed
 	l.mu.Unlock()
 	switch due {
 	case dropReply:
-		// What was sent runs to its end: the server reads it all before it sees the end of the stream.
+		// Commands that were sent are carried out: the server reads it all before it sees the end of the
+		// stream.
 		_ = l.server.CloseWrite()
 		_ = l.server.SetReadDeadline(time.Now().Add(drainLimit))
 		_, _ = io.Copy(io.Discard, l.server)

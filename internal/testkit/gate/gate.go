@@ -115,8 +115,8 @@ func (g *Gate) wait() {
 	<-pass
 }
 
-// Hold has each script wait from now on before it is sent, and forgets what was counted. When the test of tb ends the gate
-// opens: a test that fails must not hold those after it.
+// Hold makes each script wait from now on before it is sent, and resets the counts. When the test of tb
+// ends the gate opens: a test that fails must not hold those after it.
 func (g *Gate) Hold(tb testing.TB) { g.hold(tb, false) }
 
 // HoldReplies is [Gate.Hold] with the server's answer to each script held instead.

@@ -5,7 +5,7 @@ import "math/big"
 // longestBan bounds a ban, in µs: however far a debt reaches, it ends within a year.
 const longestBan = 365 * 24 * 3600 * 1_000_000
 
-// bans are those of one key. What is remembered of them is one line: when the last ends, how long it
+// bans has the bans of one key. The model remembers one line about them: when the last ends, how long it
 // lasts, and how many there were before all were forgotten.
 type bans struct {
 	levels       []int64
@@ -13,17 +13,17 @@ type bans struct {
 	until, lasts int64
 }
 
-// Ban has denials ban the key: for the first of these times, in µs, or until it would be admitted if
-// that is later; denied again after that, for the next. The last one repeats.
+// Ban makes denials ban the key: for the first of these times, in µs, or until it would be admitted if that
+// is later; denied again after that, for the next. The last one repeats.
 func (m *Model) Ban(levels ...int64) { m.bans.levels = levels }
 
-// Block bans by hand. What is known of levels stays.
+// Block bans by hand. The level of escalation stays.
 func (m *Model) Block(now, lasts int64) {
 	m.bans.forget(now)
 	m.bans.until, m.bans.lasts = now+lasts, lasts
 }
 
-// BlockAtLeast bans by hand, and has nothing end sooner: not a ban, nor what is known of levels.
+// BlockAtLeast bans by hand. It shortens neither a ban nor the memory of the level of escalation.
 func (m *Model) BlockAtLeast(now, lasts int64) {
 	m.bans.forget(now)
 	if now+lasts > m.bans.until {
@@ -49,7 +49,7 @@ func (b *bans) begin(now, admitted int64) {
 	b.until, b.count = now+b.lasts, b.count+1
 }
 
-// banned has out say that the key is banned: all limits deny, and nothing of them is told.
+// banned makes out say that the key is banned: all limits deny, and their state is not shown.
 func (m *Model) banned(now int64, out *Outcome) {
 	left := whole(m.bans.until - now)
 	*out = Outcome{Banned: true}

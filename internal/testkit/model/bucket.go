@@ -37,7 +37,7 @@ func (b *bucket) left(t int64) *big.Rat {
 	return new(big.Rat).Sub(b.ends, whole(t))
 }
 
-// other reports whether anything is left at another rate than that of l.
+// other reports whether anything is left at a rate that differs from the rate of l.
 func (b *bucket) other(l Limit, t int64) bool {
 	return b.left(t).Sign() > 0 && b.by.rate().Cmp(l.rate()) != 0
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/spends"
 )
 
-// Calendar is the fixed window whose windows are those of a zone's calendar: days, weeks from Monday, or months, by the
-// Unit of a Limit. Without a Zone they begin at multiples of Period.
+// Calendar is the fixed window whose windows follow a zone's calendar: days, weeks from Monday, or months,
+// by the Unit of a Limit. Without a Zone they begin at multiples of Period.
 var Calendar = register("calendar", algorithm{new: func() store { return &calendar{} }, spends: spends.Aligned})
 
 // calendar is what was charged since an instant. Which window that is in says the Limit of the moment: two with other
@@ -25,8 +25,8 @@ func (c *calendar) clone() store {
 	return &clone
 }
 
-// clock is never before the window that is stored. Of windows only the next one is known: what was charged after it
-// counts in that.
+// clock is never before the stored window. Only the next window is known: units charged after it counts in
+// that.
 func (c *calendar) clock(l Limit, now int64) int64 {
 	if !c.stored {
 		return now

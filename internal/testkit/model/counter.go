@@ -21,8 +21,7 @@ func (s *slidingCounter) clone() store {
 	return &c
 }
 
-// clock is never before the later window: what is used in which of the windows before it
-// is not stored.
+// clock is never before the later window: how many units were used in which window before it is not stored.
 func (s *slidingCounter) clock(_ Limit, now int64) int64 {
 	if s.stored {
 		return max(now, s.start)

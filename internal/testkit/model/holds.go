@@ -16,7 +16,7 @@ type holds struct {
 
 type hold struct{ expiry, units int64 }
 
-// total is H, the sum of what is held.
+// total is H, the sum of all held units.
 func (h *holds) total() int64 {
 	sum := int64(0)
 	for _, each := range h.live {
@@ -37,7 +37,7 @@ func (h *holds) add(expiry, units int64) {
 	}
 }
 
-// take removes units from those of one expiry, and from no others.
+// take removes units of one expiry, and of no other.
 func (h *holds) take(expiry, units int64) {
 	i := slices.IndexFunc(h.live, func(each hold) bool { return each.expiry == expiry })
 	if i < 0 || h.live[i].units < units {

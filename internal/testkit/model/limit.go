@@ -36,7 +36,7 @@ type Limit struct {
 	Period    int64  // T, microseconds
 	Burst     int64  // B, the capacity of a bucket; 0 for the others
 	Aligned   bool   // FixedWindow only: windows start at multiples of Period
-	Zone      string // Calendar only: the time zone of its windows, and how long they are; none: those of Period
+	Zone      string // for Calendar only: the time zone and the length of its windows; without them, windows have the length of Period
 	Unit      string
 	Hold      int64 // for how long Reserve holds units, microseconds; 0: the default
 }
@@ -68,7 +68,7 @@ func (l Limit) capacity() int64 {
 // rate is units per microsecond.
 func (l Limit) rate() *big.Rat { return big.NewRat(l.Count, l.Period) }
 
-// drain is how long a bucket takes for so many units.
+// drain is how long a bucket takes to drain the given number of units.
 func (l Limit) drain(units *big.Rat) *big.Rat {
 	return new(big.Rat).Mul(units, big.NewRat(l.Period, l.Count))
 }

@@ -1,7 +1,7 @@
-// Package model is an exact reference for the rate-limit algorithms. It follows their
-// definitions literally, in rational numbers and without rounding, so that property
-// tests can compare the real implementation with it. It shares no code with that
-// implementation, and prefers what is obvious to what is fast.
+// Package model is an exact reference for the rate-limit algorithms. It follows their definitions
+// literally, in rational numbers and without rounding, so that property tests can compare the real
+// implementation with it. It shares no code with that implementation, and prefers obvious code to fast
+// code.
 //
 // A Model is not safe for concurrent use. It keeps its state for ever, also which holds
 // expired. Redis drops a key that is not needed: a test that lets keys expire must not
@@ -22,7 +22,7 @@ type Model struct {
 	bans   bans
 }
 
-// A state is what is stored of one limit: what is charged, and what is held.
+// A state is the stored state of one limit: its charged units and its held units.
 type state struct {
 	store
 	holds
@@ -32,7 +32,7 @@ type state struct {
 // Outcome is the decision on one call.
 type Outcome struct {
 	Allowed bool
-	Banned  bool      // so that nothing of the limits is told
+	Banned  bool      // so that the state of the limits is not shown
 	Each    []Verdict // one per limit, in the order given to New
 
 	receipt *receipt // nil when nothing was charged or reserved
@@ -47,8 +47,8 @@ func (o Outcome) Expiry(i int) int64 {
 	return o.receipt.tickets[i].expiry
 }
 
-// Verdict is the answer of one limit. What is held counts as if it were charged at the
-// instant of the decision. None of its Rats is nil.
+// Verdict is the answer of one limit. Held units count as if they were charged at the instant of the
+// decision. None of its Rats is nil.
 type Verdict struct {
 	Admits     bool     // whether this limit alone admits
 	At         int64    // t, the instant of the decision, µs
@@ -185,9 +185,10 @@ func (m *Model) Refund(now int64, o Outcome) {
 	}
 }
 
-// Settle ends the hold of o and charges what it really cost, whether that fits or not.
-// What has been charged when the hold expired is not charged again, and not given back:
-// that depends on the time alone, and not on what is still stored. Only the first settlement or refund of an Outcome or its copies does anything.
+// Settle ends the hold of o and charges what it really cost, whether that fits or not. Units that were
+// charged when their hold expired are neither charged again nor given back: that depends on the time alone,
+// and not on what is still stored. Only the first settlement or refund of an Outcome or its copies does
+// anything.
 func (m *Model) Settle(now int64, o Outcome, actual int64) {
 	switch {
 	case actual < 0:
@@ -211,8 +212,7 @@ func (m *Model) Settle(now int64, o Outcome, actual int64) {
 	}
 }
 
-// take returns the receipt of o, once. It is nil for what was neither charged nor
-// reserved.
+// take returns the receipt of o, once. It is nil for units that were neither charged nor reserved.
 func (m *Model) take(o Outcome) *receipt {
 	r := o.receipt
 	if r == nil || r.spent {
@@ -258,8 +258,7 @@ func (s *state) whole(l Limit, now int64) bool {
 // Held returns how many units are held of limit i, and not charged yet.
 func (m *Model) Held(i int) int64 { return m.states[i].total() }
 
-// Lose is an eviction: limit i loses what is charged to it and what is held, in all forms that it
-// has had.
+// Lose is an eviction: limit i loses its charged and its held units, in all forms that it has had.
 func (m *Model) Lose(i int) {
 	for f, s := range m.stored[i] {
 		s.lose(Limit{Algorithm: f.algorithm})
@@ -382,7 +381,7 @@ func (s *state) giveBack(l Limit, now int64, back ticket) {
 	}
 }
 
-// asCharged is what would be charged if all that is held were charged at t.
+// asCharged is the state as if all held units were charged at t.
 func (s *state) asCharged(l Limit, t int64) store {
 	held := s.total()
 	if held == 0 {
@@ -401,7 +400,7 @@ func (m *Model) evaluate(now, n int64) Outcome {
 		out.Allowed = out.Allowed && v.Admits
 		out.Each = append(out.Each, v)
 	}
-	if !out.Allowed { // what is denied has no place in a queue
+	if !out.Allowed { // a denied request has no place in a queue
 		for i := range out.Each {
 			out.Each[i].Delay = new(big.Rat)
 		}
@@ -409,11 +408,10 @@ func (m *Model) evaluate(now, n int64) Outcome {
 	return out
 }
 
-// heldRetry is the longest RetryAfter, in µs, of what is denied only because of what is held.
+// heldRetry is the longest RetryAfter, in µs, of a request that is denied only because of held units.
 const heldRetry = 1_000_000
 
-// judge is the answer of one limit alone: that of its algorithm, with all that is held
-// charged.
+// judge is the answer of one limit alone: the answer of its algorithm, with all held units charged.
 func judge(l Limit, s *state, now, n int64) Verdict {
 	v := Verdict{At: s.clock(l, now), Limit: l.capacity(), RetryAfter: new(big.Rat), Delay: new(big.Rat)}
 	v.describe(l, s)

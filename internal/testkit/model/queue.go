@@ -34,7 +34,8 @@ func (q *queue) has(l Limit, t int64) bool {
 	return q.left(t).Sign() > 0 && q.by.Count == l.Count && q.by.Period == l.Period
 }
 
-// restate has l take over what another rate has left. Delays were promised: the places that are taken stay where they are.
+// restate makes l take over the state that another rate has left. Delays were promised: the places that are
+// taken stay where they are.
 func (q *queue) restate(l Limit, t int64) bucket {
 	if q.other(l, t) {
 		return bucket{stored: true, ends: whole(ceil(q.ends)), by: l}
@@ -57,7 +58,7 @@ func (q *queue) retry(l Limit, t, n int64) *big.Rat {
 	return b.retry(l, t, n)
 }
 
-// open are the free places that have not begun. Of one that is partly past, the last units are left.
+// open are the free places that have not begun. If a place is partly past, its last units are left.
 func (q *queue) open(l Limit, t int64) []place {
 	var all []place
 	if !q.has(l, t) {

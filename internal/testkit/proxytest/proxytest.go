@@ -42,7 +42,7 @@ type Kind struct {
 // A hop is an address at which a proxy listens, and the server that it passes requests to.
 type hop struct{ listen, backend string }
 
-// Kinds are all that there are.
+// Kinds has every kind.
 func Kinds() []Kind {
 	return []Kind{
 		haproxyKind("HAProxy", ""),
@@ -68,7 +68,7 @@ func haproxyKind(name, defaults string) Kind {
 
 func haproxy(defaults string, hops []hop) string {
 	var b strings.Builder
-	// Else another HAProxy that was given the same port has part of its connections, and nobody is told.
+	// Else another HAProxy that was given the same port has part of its connections, and no error says so.
 	b.WriteString("global\n noreuseport\n")
 	b.WriteString("defaults\n mode http\n timeout connect 10s\n timeout client 10s\n timeout server 10s\n option forwardfor\n")
 	b.WriteString(defaults)

@@ -84,7 +84,7 @@ func join(ctx context.Context, cli string, addrs []string, replicas int) error {
 	return nil
 }
 
-// serving reports whether the node at addr sees a cluster that works, and every replica in its place.
+// serving reports whether the node at addr sees a cluster that works, and every replica where it belongs.
 func serving(addr string, nodes, replicas int) bool {
 	state := ask(addr, "CLUSTER INFO\r\nCLUSTER NODES\r\nINFO replication")
 	for _, want := range []string{"cluster_state:ok", "cluster_slots_ok:16384", fmt.Sprintf("cluster_known_nodes:%d", nodes)} {

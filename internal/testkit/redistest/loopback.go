@@ -14,11 +14,11 @@ import (
 
 const (
 	askLimit  = time.Second // for one question to a server
-	busOffset = 10000       // from a node's port to that of its cluster bus: Redis's own rule
+	busOffset = 10000       // from a node's port to the port of its cluster bus: Redis's own rule
 )
 
-// ask returns all that the server replies to the commands, "" if it cannot be reached. It does without go-redis, whose
-// pool waits up to a second after a refused connection.
+// ask returns everything that the server replies to the commands, or "" if it cannot be reached. It does
+// without go-redis, whose pool waits up to a second after a refused connection.
 func ask(addr, commands string) string {
 	conn, err := net.DialTimeout("tcp", addr, askLimit)
 	if err != nil {

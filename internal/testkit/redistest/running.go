@@ -12,8 +12,8 @@ import (
 
 const addrEnv = "REDISLIMIT_REDIS_ADDR"
 
-// running returns the server at addr, and empties it when the test ends. One that has keys is refused: they may be
-// somebody's, or those of a test that runs at the same time.
+// running returns the server at addr, and empties it when the test ends. One that has keys is refused: they
+// may be of another user, or of a test that runs at the same time.
 func running(tb testing.TB, addr string) *Instance {
 	tb.Helper()
 	client := redisclient.New(tb, &redis.Options{Addr: addr})

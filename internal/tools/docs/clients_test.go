@@ -53,8 +53,8 @@ func TestClients(t *testing.T) {
 	}
 }
 
-// matches reports whether the file name is one of pattern: a folder with all that is below it, or a file whose last
-// element has the pattern of path.Match.
+// matches reports whether the file name matches pattern: a folder with everything below it, or a file whose
+// last element has the pattern of path.Match.
 func matches(pattern, name string) bool {
 	folder, last := path.Split(pattern)
 	if last == "*" {

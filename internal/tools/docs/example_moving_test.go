@@ -45,7 +45,7 @@ func Example_moved() {
 	_ = handler
 }
 
-// moved has all that the tables of docs/moving.md name, as TestMovingRows checks.
+// moved has everything that the tables of docs/moving.md name, as TestMovingRows checks.
 func moved(
 	ctx context.Context, r keyfunc.Request, res core.Result, lim *core.Limiter, limits []core.Limit, f func(keyfunc.Request) bool,
 	fs []keyfunc.Func, cidrs []string, name, key string, n, rate, burst int64, d, period time.Duration, h http.Handler,

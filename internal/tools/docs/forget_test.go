@@ -115,7 +115,7 @@ func forget(t *testing.T, client redis.UniversalClient, command *exec.Cmd) {
 func limiterOf(t *testing.T, client redis.UniversalClient, name string, options ...core.Option) *core.Limiter {
 	t.Helper()
 	options = append(options, core.FailClosed(), core.DenyCache(0), core.Timeout(time.Minute), core.Hold(time.Hour),
-		core.Logger(slog.New(slog.DiscardHandler))) // what is held is dropped on purpose
+		core.Logger(slog.New(slog.DiscardHandler))) // the held units are dropped on purpose
 	lim, err := core.New(client, name, options...)
 	if err != nil {
 		t.Fatal(err)

@@ -31,7 +31,7 @@ type price struct {
 	form    algorithm.Form
 	batch   int                 // the keys of a script
 	held    bool                // units are held beside each key's charges
-	first   algorithm.HoldCall  // what is counted
+	first   algorithm.HoldCall  // the call that is measured
 	second  *algorithm.HoldCall // what ends the first
 	command *redis.Script
 }
@@ -119,14 +119,14 @@ func (p *price) measure(ctx context.Context, server *counted) (int64, error) {
 	}
 	scripts := max(1, alone/p.batch)
 	if p.held {
-		for range 2 { // the holds of one key are as many as those of a busy one
+		for range 2 { // give the key as many holds as a busy key has
 			if _, err := p.run(ctx, server, scripts, algorithm.HoldCall{Op: algorithm.OpReserve, N: 1}, nil); err != nil {
 				return 0, err
 			}
 		}
 	}
 	for round := range 2 + rounds {
-		if round == 2 { // the first two have filled caches, and made the state that of a key in use
+		if round == 2 { // the first two calls have filled caches, and the key has the state of a key in use
 			if _, err := server.since(); err != nil {
 				return 0, err
 			}
@@ -143,8 +143,8 @@ func (p *price) measure(ctx context.Context, server *counted) (int64, error) {
 	return counts / int64(rounds*scripts*p.batch), err
 }
 
-// run makes a call on each key, in so many scripts, and returns the handles of what was charged or
-// held, for each script.
+// run makes a call on each key, in the given number of scripts, and returns the handles of the units
+// charged or held, for each script.
 func (p *price) run(
 	ctx context.Context, server *counted, scripts int, call algorithm.HoldCall, ended [][]algorithm.Handle,
 ) ([][]algorithm.Handle, error) {

@@ -30,7 +30,7 @@ func start(ctx context.Context) (*counted, error) {
 		return nil, err
 	}
 	socket := filepath.Join(dir, "socket")
-	// hz 1: what Redis does by itself is counted, too, and so there is little of it.
+	// hz 1: Redis's own background work is counted, too, so the setting keeps it small.
 	process := exec.Command("valgrind", "--tool=callgrind", "--vgdb-prefix="+dir+"/vgdb", "--callgrind-out-file="+dir+"/counts",
 		"redis-server", "--port", "0", "--unixsocket", socket, "--save", "", "--hz", "1", "--dynamic-hz", "no", "--activerehashing", "no",
 		"--dir", dir)

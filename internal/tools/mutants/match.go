@@ -49,7 +49,7 @@ func (m mutant) apply() (change, error) {
 	return change{}, problem
 }
 
-// readCode returns the files of Go and Lua at or below a path, without those of tests.
+// readCode returns the files of Go and Lua at or below a path, except tests.
 func readCode(place string) (map[string][]byte, error) {
 	code := make(map[string][]byte)
 	err := filepath.WalkDir(place, func(p string, d fs.DirEntry, err error) error {
@@ -77,10 +77,11 @@ func (m mutant) exact(code map[string][]byte) (c change, err error) {
 	return c, nil
 }
 
-// renamed looks for m's text with other names. Operators, numbers and keywords must be the same; white space in a line
-// does not count. A name of m's text stands for one name of the code wherever it occurs, but a name after a dot, as of a
-// field, is another one than the same name without a dot. Of several places the one with the most names of m's text is
-// taken. It must have at least half of them, unless it is the only place and has several names.
+// renamed looks for m's text with other names. Operators, numbers and keywords must be the same; white
+// space in a line does not count. A name of m's text stands for one name of the code wherever it occurs,
+// but a name after a dot, as of a field, is another one than the same name without a dot. If there are
+// several places, the one with the most names of m's text is taken. It must have at least half of them,
+// unless it is the only place and has several names.
 func (m mutant) renamed(code map[string][]byte) (best change, err error) {
 	places, most, all, equal := 0, -1, 0, 0 // all: the names of m's text; most: how many of them the best place has
 	for path, text := range code {

@@ -18,13 +18,13 @@ type picture struct {
 	says  []string // below the title
 	panel []panel
 
-	overview subject // what the overview says of it
+	overview subject // its line in the overview
 }
 
 // A panel is one run, and how its level is drawn.
 type panel struct {
 	scenario scenario
-	label    string // above the curve: what it shows
+	label    string // the caption above the curve
 	top      string // the label of the capacity line
 	room     float64
 	unit     string // of the numbers at the axis, which are requests times scale
@@ -79,7 +79,7 @@ func pictures() ([]picture, error) {
 			return nil, fmt.Errorf("no picture of %s is described", v.Name)
 		}
 		p.file = v.Name + ".svg"
-		for i := range p.panel { // what is the same in most
+		for i := range p.panel { // the common part
 			each := &p.panel[i]
 			each.room, each.scale, each.top = cmp.Or(each.room, 5), cmp.Or(each.scale, 1), cmp.Or(each.top, "limit 5")
 			if each.level == nil {

@@ -83,7 +83,8 @@ var (
 	closers = regexp.MustCompile(`^(?:(?:\b(?:end|until|else|elseif)\b|[})])\s*)+`)
 )
 
-// depths are how much deeper the lines after a token are. A for and a while have their do.
+// depths says how much deeper the lines after a token are indented. A for and a while are counted at their
+// do.
 var depths = map[string]int{"function": 1, "if": 1, "do": 1, "repeat": 1, "{": 1, "(": 1, "end": -1, "until": -1, "}": -1, ")": -1}
 
 // indented returns a Lua text that is put together of others, each line as deep as it stands in the whole.

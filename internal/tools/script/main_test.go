@@ -12,7 +12,8 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/redisclient"
 )
 
-// TestScript checks that what is printed is what a client is sent, but for the white space before lines.
+// TestScript checks that the printed script equals the script that a client sends, except for white space
+// before lines.
 func TestScript(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -102,7 +102,7 @@ func receiver(f *ast.FuncDecl) string {
 	}
 }
 
-// library calls visit with each file of Go and Lua of the library, without those of tests, tools and demonstrations.
+// library calls visit with each file of Go and Lua in the library, except tests, tools and demonstrations.
 func library(root fs.FS, visit func(name string, text []byte) error) error {
 	return fs.WalkDir(root, ".", func(name string, entry fs.DirEntry, err error) error {
 		base := path.Base(name)

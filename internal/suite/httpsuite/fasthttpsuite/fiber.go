@@ -106,7 +106,7 @@ type FiberContext struct {
 	Native *fasthttp.RequestCtx
 }
 
-// Write sends no status by itself.
+// Write does not send a status.
 func (c FiberContext) Write(status int, body string) error {
 	if status != 0 {
 		c.Native.SetStatusCode(status)

@@ -27,9 +27,9 @@ func NewContext() *fasthttp.RequestCtx {
 	return &ctx
 }
 
-// DroppedRequest has fasthttp drop a request whose handler wants to take over the
-// connection, and not end it, as it does if the client has left by then: what is held for
-// it must not be held for ever. The handler of app sets a cost of 3.
+// DroppedRequest makes fasthttp drop a request whose handler wants to take over the connection, and not end
+// it, as it does if the client has left by then: what is held for it must not be held for ever. The handler
+// of app sets a cost of 3.
 func DroppedRequest(t *testing.T, app func(httpsuite.Limit) fasthttp.RequestHandler) {
 	t.Helper()
 	lim, err := core.NewMemory("api", core.FixedWindow(core.PerDay(10)))

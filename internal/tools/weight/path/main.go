@@ -109,7 +109,7 @@ func run(name string) error {
 	if err := errors.Join(warm(), warm()); err != nil {
 		return err
 	}
-	time.Sleep(100 * time.Millisecond) // what the warm-up began in the background ends
+	time.Sleep(100 * time.Millisecond) // background work of the warm-up ends
 	trace.Start()
 	err = operation()
 	out := bufio.NewWriter(os.Stdout)
