@@ -30,7 +30,9 @@ const (
 	// EventFallbackOn is when the outage policy begins to decide, with the cause in Err.
 	EventFallbackOn
 	// EventFallbackOff is when Redis decides again, or the Limiter is closed before it does. One
-	// follows each EventFallbackOn, unless the Limiter was dropped without Close.
+	// follows each EventFallbackOn, unless the Limiter was dropped without Close. Its Server is the
+	// server that answers now. After a failover, as by Sentinel, this is another address than that of
+	// the EventFallbackOn: do not rely on it to find the outage that is over.
 	EventFallbackOff
 	// EventBreaker is a change of the circuit breaker, to the state in Detail: "open" or "closed".
 	EventBreaker

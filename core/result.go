@@ -36,9 +36,9 @@ type Result struct {
 	Limit int64
 	// Remaining is how many whole units are left now: never negative, never above Limit.
 	Remaining int64
-	// RetryAfter is how long to wait until the same request would be admitted if nothing else came.
-	// It is 0 if Allowed, and Never if it costs more than the capacity, as everything does that costs
-	// anything where that is 0.
+	// RetryAfter is how long to wait until the same request would be admitted if no other request came.
+	// It is 0 if the request was admitted. It is Never if the request costs more than the capacity: then
+	// waiting does not help. With a capacity of 0, every request that costs something is such a request.
 	RetryAfter time.Duration
 	// ResetAfter is the time until the full limit is available again; 0 if it is.
 	ResetAfter time.Duration
@@ -59,14 +59,15 @@ type Result struct {
 	all *[]Result // of several limits
 }
 
-// Unlimited reports whether r is of limits that are all [Unlimited]: Limit and Remaining are then
-// [math.MaxInt64], and only a [Ban] denies. Clients are not to see such numbers: no header has them.
+// Unlimited reports whether all limits that decided are [Unlimited]. Limit and Remaining are then
+// [math.MaxInt64], and only a [Ban] denies. The middleware sends no headers with these numbers; do not
+// show them to clients either.
 func (r Result) Unlimited() bool { return r.Limit == math.MaxInt64 }
 
 // All returns the Result of each limit, in the order given to [New], and for several keys in the
 // order of the keys. There Allowed is whether that limit admits; only what all of them admit is
-// charged. An [Unlimited] has no Result, unless all limits are Unlimited: then there is r alone. Beside
-// a limit of 0 the others have none.
+// charged. An [Unlimited] has no Result here, unless all limits are Unlimited: then r is the only
+// Result. If one of the limits is 0, it is the only one with a Result.
 func (r Result) All() iter.Seq[Result] {
 	return func(yield func(Result) bool) {
 		if r.all == nil {
