@@ -141,11 +141,14 @@ var unlimited = &algorithm.Kind{Name: "unlimited"}
 //
 //	limits, err := lim.With(core.Unlimited(), core.InFlight(customer.AtATime))
 //
-// Redis is not asked about an Unlimited. It has no count, is part of no [Lease], and appears in no
-// header; beside other Limits it also has no [Result]. The other Limits decide as if it were not
-// there, and a [Ban] or a [Limiter.Block] denies as ever: only to look for one is Redis asked about a
-// key whose Limits are all Unlimited. Without the option Ban such a key is admitted in an outage,
-// too, whatever the outage policy is. The Result is then one for which [Result.Unlimited] is true.
+// An Unlimited counts nothing. It is not part of a [Lease], and no header shows it. Beside other Limits
+// it has no [Result] either, and the other Limits decide as if it were not there.
 //
-// Several Limits of a [Limiter] may be Unlimited. As text it is "unlimited"; see [ParseLimit].
+// If all Limits of a key are Unlimited, the key is admitted, and [Result.Unlimited] is true. A banned
+// key is denied all the same. With the option [Ban], Redis is asked whether the key is banned, and the
+// outage policy decides while Redis does not answer. Without it, Redis is never asked, so an outage
+// makes no difference.
+//
+// Several Limits of a [Limiter] may be Unlimited. In a text, an Unlimited is written "unlimited"; see
+// [ParseLimit].
 func Unlimited() Limit { return Limit{kind: unlimited} }

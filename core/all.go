@@ -13,36 +13,37 @@ import (
 	"github.com/redislimit/redislimit/internal/redisstore"
 )
 
-// AllowAll decides whether something that costs n units may happen now, by keys of several Limiters: it
-// is admitted if all of them admit it, and then charged in each. If one denies it, it is charged in
-// none.
+// AllowAll decides by keys of several Limiters whether something that costs n units may happen now. If
+// all of them admit it, each is charged. If one denies it, none is charged.
 //
 //	res, err := core.AllowAll(ctx, 1, perUser.On("user:alice"), perOrg.On("org:acme"))
 //
-// The Result is the tightest, as [Result.Tighter] says. [Result.All] returns the Results of all
-// limits that decided, in the order of the arguments. If a key is given twice, its costs add up.
+// The Result is the tightest one, as [Result.Tighter] defines it. [Result.All] returns the Results of
+// all limits that decided, in the order of the arguments. If a key is given twice, its costs add up.
 //
-// Limiters over one client of a single server, and with one [Timeout], are asked by one script,
-// which takes Redis as long as one Limiter of so many limits. So are those of a Cluster or a Ring
-// about one and the same key. As with [Limiter.AllowN], a caller who leaves may be charged.
+// One script decides about all keys if the Limiters have the same client of a single server and the
+// same [Timeout]. It takes Redis as long as one Limiter with so many limits. On a Cluster or a Ring one
+// script decides if, in addition, all Limiters are asked about the same key. As with [Limiter.AllowN], a
+// caller whose context ends before the reply may be charged.
 //
-// Others are asked one after the other: the smallest [Limit.Capacity] first, then by name and key,
-// whatever the order of the arguments. So a caller over their own limit takes nothing of a larger
-// limit that they share. Units are held as by [Limiter.Reserve] until all have admitted. If one does
-// not, they are given back in the background, and may still be held when AllowAll returns. A denial is
-// then that of the first Limiter that denies. Such a hold may deny another call for a moment, with a
-// RetryAfter of a second at most. So a denial that may be over within a second is asked for once more.
-// A process that dies meanwhile leaves what it held, which is charged when it expires. With a [Lease],
-// a cost of 0, or more than 12 limits and bans in all, keys are also asked one after the other. Each
-// may then take a [Timeout], until Redis is known not to answer.
+// Otherwise the keys are asked one after the other: the smallest [Limit.Capacity] first, then by name
+// and key, whatever the order of the arguments. So a caller who is over their own limit takes nothing
+// of a larger limit that they share with others. The units are held, as by [Limiter.Reserve], until all
+// Limiters have admitted. If one denies, the Result is its denial, and the units are given back in the
+// background: they may still be held when AllowAll returns. While they are held they may deny another
+// call, with a RetryAfter of at most a second, so AllowAll repeats a decision once if its denial may be
+// over within a second. If the process dies meanwhile, the units that it held are charged when they
+// expire. Keys are also asked one after the other if a Limiter has a [Lease], if a cost is 0, or if
+// there are more than 12 limits and bans in all. Each key may then take a [Timeout], until Redis is
+// known not to answer.
 //
-// Limiters whose limits are all [Unlimited], or that have one of 0, charge nothing, and decide first. The
-// Result is that of the others, unless one of them denies or there are no others.
+// A Limiter counts nothing if all its limits are [Unlimited], or if one of them is 0. Such Limiters
+// decide first. Their Results are left out unless one of them denies, or all Limiters count nothing.
 //
-// While Redis does not answer each goes by its own outage policy: with a [FailClosed] that cannot
-// decide the error is [ErrUnavailable], and nothing is kept. Other errors are those of
-// [Limiter.AllowN]. A Limiter with a [LeakyBucket] is refused, because a place in a queue cannot be
-// given back exactly; for one with [InFlight] there is [AcquireAll].
+// While Redis does not answer, each Limiter follows its own outage policy. If a Limiter with
+// [FailClosed] cannot decide, the error is [ErrUnavailable], and nothing stays charged. Other errors are
+// the same as with [Limiter.AllowN]. AllowAll refuses a Limiter with a [LeakyBucket], because a place in
+// a queue cannot be given back exactly, and one with [InFlight], for which there is [AcquireAll].
 func AllowAll(ctx context.Context, n int64, keys ...Keyed) (Result, error) {
 	t, err := newMultiCall(ctx, n, keys)
 	if err != nil {

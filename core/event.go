@@ -28,7 +28,9 @@ const (
 	// EventFallbackOn means that the outage policy begins to decide. Err has the cause.
 	EventFallbackOn
 	// EventFallbackOff is when Redis decides again, or the Limiter is closed before it does. One
-	// follows each EventFallbackOn, unless the Limiter was dropped without Close.
+	// follows each EventFallbackOn, unless the Limiter was dropped without Close. Its Server is the
+	// server that answers now. After a failover, as by Sentinel, this is another address than that of
+	// the EventFallbackOn: do not rely on it to find the outage that is over.
 	EventFallbackOff
 	// EventBreaker is a change of the circuit breaker. Detail is its new state, "open" or "closed".
 	EventBreaker

@@ -65,10 +65,11 @@ type limitOption interface{ set(l *Limit) }
 
 type burstOption int64
 
-// Burst sets the capacity of a bucket: how many units may be used at once when none were for a
-// while, from 1 to 1e9. The default is the rate's count, for a [LeakyBucket] what drains in a
-// second. The capacity must drain within 100 years. With a count of 0 any burst is allowed, also 0,
-// and the capacity is 0.
+// Burst sets the capacity of a bucket: how many units may be used at once after a time in which none
+// were used. It is from 1 to 1e9, and must drain within 100 years. The default is the rate's count, or
+// for a [LeakyBucket] the units that drain in a second.
+//
+// If the rate's count is 0, the capacity is 0 whatever the burst is, and a burst of 0 is allowed.
 func Burst(n int64) BucketOption { return burstOption(n) }
 
 func (burstOption) bucket() {}
@@ -306,21 +307,21 @@ func (l Limit) Capacity() int64 {
 	return l.rate.count
 }
 
-// WindowAt returns the start and the end of the window that the instant t is in. Such windows are
-// known beforehand, and the same for all keys, if the Limit is a [FixedWindow] with [Aligned],
-// [PerWeek], [PerMonth] or [In]. For any other Limit, ok is false.
+// WindowAt returns the start and the end of the window that contains the instant t. It works for a
+// [FixedWindow] with [Aligned], [PerWeek], [PerMonth] or [In], whose windows are known beforehand and
+// are the same for all keys. For any other Limit, ok is false.
 //
-// A usage page can so say when a quota resets, also before anything is charged: until then the
-// ResetAfter of [Limiter.Peek] is 0.
+// Use it for a page that says when a quota resets. The ResetAfter of [Limiter.Peek] does not say so
+// before the first charge in a window: it is 0 then.
 //
 //	res, err := lim.Peek(ctx, "user:alice")
 //	...
 //	_, resets, _ := quota.WindowAt(res.At)
 //
-// The window begins at start, and the next one begins at end. Both are in the zone given to In, or in
-// UTC. Redis's clock decides in which window a request is: Result.At is an instant of that clock, and
-// time.Now may differ from it by a little. It works for the years 1 to 9999, and ok is false for an
-// instant outside of these.
+// The window begins at start, and the next window begins at end. Both are in the zone given to In, or
+// in UTC. A request belongs to the window in which it is by Redis's clock. Result.At is an instant of
+// that clock; time.Now may differ from it by a little. If t is outside of the years 1 to 9999, ok is
+// false.
 func (l Limit) WindowAt(t time.Time) (start, end time.Time, ok bool) {
 	if year := t.UTC().Year(); l.check() != nil || year < 1 || year > 9999 {
 		return time.Time{}, time.Time{}, false

@@ -112,27 +112,27 @@ func Prefix(prefix string) Option {
 	}
 }
 
-// Timeout sets how long Redis may take for one decision, from 1 millisecond to 1 minute; the default
-// is 500 ms. After that the outage policy decides. A decision that waits for another request's lease
-// first may take two timeouts. A timeout much shorter than the default would mistake a busy machine
-// for an outage, and each process would then count separately.
+// Timeout sets how long a decision waits for Redis at most, from 1 millisecond to 1 minute. The default
+// is 500 ms. When it is over, the outage policy decides. A timeout much shorter than the default would
+// mistake a busy machine for an outage, and each process would then count separately. With a [Lease], a
+// decision that first waits for the lease of another request may take two timeouts.
 //
-// No option of the client makes a decision wait for longer. A hook of the client can, if it does not
-// return when its context ends and the client has ContextTimeoutEnabled. A shorter ReadTimeout or WriteTimeout of
-// the client ends decisions sooner: the error then names that option, and [Limiter.Check] advises to
-// raise it. go-redis has 5 seconds by default, so a longer Timeout needs a longer ReadTimeout.
+// No option of the client makes a decision wait longer. A hook of the client can, if the client has
+// ContextTimeoutEnabled and the hook does not return when its context ends. A shorter ReadTimeout or
+// WriteTimeout of the client ends decisions sooner. The error then names that option, and
+// [Limiter.Check] advises to raise it. go-redis has a ReadTimeout of 5 seconds by default, so a longer
+// Timeout needs a longer ReadTimeout.
 //
-// When Redis fails, the first decisions wait for one timeout at most, also where connections are
-// refused, because go-redis tries a few times to make one. If the process has never reached the
-// server, each decision of its first 3 s may wait for one timeout. After that the server is asked in
-// the background, and a decision waits only if none came for a second before it, for 100 ms at most.
-// Keys that are asked one after the other, as [AllowAll] says, may each wait so long.
+// When Redis fails, the first decisions wait one timeout at most. They also wait where connections are
+// refused, because go-redis tries a few times to connect. If the process has never reached the server,
+// each decision in the first 3 s may wait one timeout. After that, Redis is probed in the background. A
+// decision then waits only if no other came in the second before it, and at most 100 ms. If keys are
+// asked one after the other, as [AllowAll] describes, these times apply to each key.
 //
-// A caller with less time than the Timeout gets the error of its context: it is answered 503, or
-// nothing if it has left, and never by the outage policy. So give requests more time than the
-// Timeout. With ContextTimeoutEnabled a caller that is canceled may
-// wait until its call ends, and gets the Result if that succeeds, unless its deadline comes before
-// that.
+// If the deadline of a caller comes before the Timeout, the caller gets the error of its context: the
+// outage policy does not apply, and the middleware answers 503, or nothing if the client has left. So
+// give requests more time than the Timeout. With ContextTimeoutEnabled, a caller that is canceled may
+// wait until its call ends, and gets the Result if the call succeeds before the caller's deadline.
 func Timeout(d time.Duration) Option {
 	return within("Timeout", d, time.Millisecond, time.Minute, func(c *config) { c.timeout = d })
 }

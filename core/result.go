@@ -36,9 +36,9 @@ type Result struct {
 	Limit int64
 	// Remaining is the number of whole units that are left, from 0 to Limit.
 	Remaining int64
-	// RetryAfter is how long to wait until the same request would be admitted if nothing else came.
-	// It is 0 if Allowed, and Never if it costs more than the capacity, as everything does that costs
-	// anything where that is 0.
+	// RetryAfter is how long to wait until the same request would be admitted if no other request came.
+	// It is 0 if the request was admitted. It is Never if the request costs more than the capacity: then
+	// waiting does not help. With a capacity of 0, every request that costs something is such a request.
 	RetryAfter time.Duration
 	// ResetAfter is the time until the full limit is available again; 0 if it is.
 	ResetAfter time.Duration

@@ -230,20 +230,20 @@ func Headers(sets HeaderSet) AnswerOption {
 	return settings.NewAnswerOption("Headers", func(s *settings.Settings) { s.Headers.Sets = uint8(sets) })
 }
 
-// HeaderPrefix replaces the prefix "X-RateLimit-" in the names of the three headers of
-// [XRateLimit]. With HeaderPrefix("X-Rate-Limit-"), the names are X-Rate-Limit-Limit,
-// X-Rate-Limit-Remaining and X-Rate-Limit-Reset. No other header is renamed: the names of
-// Retry-After and of the headers of [IETF] come from standards.
+// HeaderPrefix renames the three headers of [XRateLimit]: their names begin with the prefix instead of
+// "X-RateLimit-". For example, HeaderPrefix("X-Rate-Limit-") makes them X-Rate-Limit-Limit,
+// X-Rate-Limit-Remaining and X-Rate-Limit-Reset. Other headers keep their names, because standards
+// define Retry-After and the headers of [IETF].
 //
-// A prefix consists of 2 to 64 letters, digits and hyphens, begins with a letter or digit, and ends
-// with a hyphen. It must not begin with "grpc-", in upper or lower case, which gRPC reserves. In
-// the metadata of gRPC, the names are in lower case.
+// A prefix has 2 to 64 letters, digits and hyphens. It begins with a letter or a digit and ends with a
+// hyphen. It must not begin with "grpc-" in upper or lower case, which gRPC reserves. In the metadata of
+// gRPC the names are in lower case.
 //
-// Give all middlewares of a request the same prefix: clients then see the limit that leaves them
-// the least. A middleware with a prefix of its own shows its own limit beside the others.
+// If a request passes several middlewares, give all of them the same prefix: clients then see the limit
+// that leaves them the fewest requests. With different prefixes, clients see one limit for each prefix.
 //
-// For RateLimit-Limit, RateLimit-Remaining and RateLimit-Reset, which the first drafts of the IETF
-// specified, also give [ResetInSeconds]: in those drafts, the reset is in seconds from now.
+// The first drafts of the IETF had the headers RateLimit-Limit, RateLimit-Remaining and RateLimit-Reset,
+// with the reset in seconds from now. For these, give HeaderPrefix("RateLimit-") and [ResetInSeconds].
 func HeaderPrefix(prefix string) AnswerOption {
 	if !prefixes.MatchString(prefix) || len(prefix) > 64 || strings.HasPrefix(strings.ToLower(prefix), "grpc-") {
 		panic(fmt.Sprintf("guard: HeaderPrefix(%.80q): allowed are 2 to 64 letters, digits and \"-\", from a letter or digit to a \"-\", "+

@@ -22,9 +22,12 @@ type Pager struct {
 	// that is still in the same outage. Calm must be shorter than After.
 	Calm time.Duration
 	// Page is called twice for an outage, with the address of the server: when the outage has lasted for
-	// After, with the error with which it began, and when it is over, with nil.
+	// After, with the error with which it began, and when it is over, with nil. Calls are made one at a
+	// time, so that nobody hears of the end of an outage before its beginning. A Page that never returns
+	// stops all others: give it a timeout.
 	Page func(server string, cause error)
 
+	calls   sync.Mutex // held while Page is called, and while it is decided whether it is; locked before mu
 	mu      sync.Mutex
 	outages map[string]*outage // by the server's address
 }
@@ -93,6 +96,8 @@ func (p *Pager) endedBy(e core.Event) *outage {
 
 // page calls Page unless the outage is over. While the server answers it waits: soon the outage is over, or goes on.
 func (p *Pager) page(o *outage) {
+	p.calls.Lock()
+	defer p.calls.Unlock()
 	p.mu.Lock()
 	if len(o.limiters) == 0 {
 		o.page.Reset(p.Calm)
@@ -109,6 +114,8 @@ func (p *Pager) page(o *outage) {
 
 // end ends an outage unless the server is down again.
 func (p *Pager) end(o *outage) {
+	p.calls.Lock()
+	defer p.calls.Unlock()
 	p.mu.Lock()
 	over := len(o.limiters) == 0 && p.outages[o.server] == o
 	if over {

@@ -93,6 +93,27 @@ func TestPages(t *testing.T) {
 	}
 }
 
+// TestPagesInOrder has the first page take so long that the outage is over meanwhile: the second one waits for it.
+func TestPagesInOrder(t *testing.T) {
+	t.Parallel()
+	begun, all := make(chan bool), make(chan string, 2)
+	pager := &alert.Pager{After: 20 * time.Millisecond, Calm: 10 * time.Millisecond, Page: func(server string, cause error) {
+		if cause != nil {
+			close(begun)
+			time.Sleep(200 * time.Millisecond) // the pager's service is slow
+		}
+		all <- fmt.Sprint(server, " ", cause)
+	}}
+	pager.Observe(t.Context(), core.Event{Kind: core.EventFallbackOn, Limiter: "api", Server: "a", Err: errors.New("refused")})
+	check.Receive(t, "the first page begins", begun)
+	pager.Observe(t.Context(), core.Event{Kind: core.EventFallbackOff, Limiter: "api", Server: "a"})
+	for _, want := range []string{"a refused", "a <nil>"} {
+		if got := check.Receive(t, "a page", all); got != want {
+			t.Errorf("page %q, want %q", got, want)
+		}
+	}
+}
+
 // TestServerGoesAway has three limiters over one server that goes away and comes back, as it happens: there is one page, and one when
 // the server is back.
 func TestServerGoesAway(t *testing.T) {

@@ -39,13 +39,23 @@ type limitsFile struct {
 	lim  *core.Limiter                // whose limits are those of the file
 	now  atomic.Pointer[core.Limiter] // by the limits that were read last
 	text []byte                       // that was read last, right or wrong
+	why  string                       // the file could not be read the last time; empty if it could
 }
 
-// read reads the file, if it has changed. If something in it is wrong, the limits stay.
+// read reads the file, if it has changed. If something in it is wrong, the limits stay. An error is returned once: a file that still
+// cannot be read for the same reason, or that has the same text, is no error again.
 func (f *limitsFile) read() error {
 	text, err := os.ReadFile(f.path)
-	if err != nil || bytes.Equal(text, f.text) {
+	if err != nil {
+		known := err.Error() == f.why
+		if f.why = err.Error(); known {
+			return nil
+		}
 		return err
+	}
+	f.why = ""
+	if bytes.Equal(text, f.text) {
+		return nil
 	}
 	f.text = text
 	var config struct {
@@ -55,13 +65,19 @@ func (f *limitsFile) read() error {
 		return err
 	}
 	lim, err := f.lim.With(config.Limits...)
-	if err == nil {
-		f.now.Store(lim)
+	if err != nil {
+		return err
 	}
-	return err
+	f.now.Store(lim)
+	for _, limit := range config.Limits {
+		if limit.Capacity() == 0 { // it may be meant, to close a service, or be a slip
+			f.lim.Logger().Warn("a limit of 0 denies every request", "file", f.path, "limit", limit.String())
+		}
+	}
+	return nil
 }
 
-// follow reads the file every ten seconds. A mistake is logged once: a text that was read already is not read again.
+// follow reads the file every ten seconds, and logs each mistake once.
 func (f *limitsFile) follow(ctx context.Context) {
 	tick := time.NewTicker(10 * time.Second)
 	defer tick.Stop()

@@ -32,7 +32,10 @@ func (l lines) all() (all []string) {
 	return all
 }
 
-// TestLimitsFile changes the file, and makes a mistake in it.
+// gone stands for the removal of the file.
+const gone = "removed"
+
+// TestLimitsFile changes the file, makes mistakes in it, and removes it.
 func TestLimitsFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "limits.yaml")
 	write := func(text string) {
@@ -58,8 +61,20 @@ func TestLimitsFile(t *testing.T) {
 			{"limits: []", "300", "299", "no limit given"},
 			{"limits: [", "300", "299", "yaml"},
 			{"limits: [token_bucket 100/1m burst=400 name=requests]", "400", "399", ""},
+			{gone, "400", "399", "no such file"},
+			{"", "400", "399", ""}, // it is still gone, which was logged
+			{"limits: [token_bucket 100/1m burst=400 name=requests]", "400", "399", ""},
+			{gone, "400", "399", "no such file"},
+			{"limits: [token_bucket 0/1m]", "0", "0", "a limit of 0 denies every request"},
+			{"", "0", "0", ""},
 		} {
-			if step.text != "" {
+			switch step.text {
+			case "":
+			case gone:
+				if err := os.Remove(path); err != nil {
+					t.Fatal(err)
+				}
+			default:
 				write(step.text)
 			}
 			time.Sleep(time.Minute) // takes no time, and refills the bucket
