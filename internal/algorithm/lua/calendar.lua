@@ -10,11 +10,10 @@
 -- Observed: used (a), opened (b), and how long after that the window ends (c), which may be negative
 -- after a step back. Beside them the digits of `opened` (x), if it is stored.
 
--- calendar returns a limit whose constants begin at ARGV[at].
-local function calendar(at)
-  local count, period, previous = ARGV[at] + 0, ARGV[at + 1] + 0, ARGV[at + 2] + 0
-  local from, to, after = ARGV[at + 3] + 0, ARGV[at + 4] + 0, ARGV[at + 5] + 0
-  local limit = fixed_window(at) -- it has what is not written here
+local function calendar(constants_at)
+  local count, period, previous = ARGV[constants_at] + 0, ARGV[constants_at + 1] + 0, ARGV[constants_at + 2] + 0
+  local from, to, after = ARGV[constants_at + 3] + 0, ARGV[constants_at + 4] + 0, ARGV[constants_at + 5] + 0
+  local limit = fixed_window(constants_at)
   limit.window = period
 
   function limit.numbers(position)

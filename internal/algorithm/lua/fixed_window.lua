@@ -8,10 +8,10 @@
 -- Observed: used (a), opened (b), and how long after that the window ends (c). Beside them the digits
 -- of `opened` (x), if it is stored.
 
--- fixed_window returns a limit whose constants begin at ARGV[at].
-local function fixed_window(at)
-  local count, period, form = ARGV[at] + 0, ARGV[at + 1] + 0, ARGV[at + 2]
-  local limit = { window = period }
+local function fixed_window(constants_at)
+  local count, period, form = ARGV[constants_at] + 0, ARGV[constants_at + 1] + 0, ARGV[constants_at + 2]
+  local limit = {}
+  limit.window = period
 
   function limit.numbers(position)
     ARGV[position], ARGV[position + 1] = ARGV[position] + 0, ARGV[position + 1] + 0

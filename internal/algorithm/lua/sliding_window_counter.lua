@@ -7,10 +7,10 @@
 -- Observed: current (a), before (b) and opened (c), of the window in which the decision is. Beside
 -- them the digits of `opened` (x), if it is stored, and the start of the window (y).
 
--- sliding_window_counter returns a limit whose constants begin at ARGV[at].
-local function sliding_window_counter(at)
-  local count, period = ARGV[at] + 0, ARGV[at + 1] + 0
-  local limit = { window = period }
+local function sliding_window_counter(constants_at)
+  local count, period = ARGV[constants_at] + 0, ARGV[constants_at + 1] + 0
+  local limit = {}
+  limit.window = period
 
   function limit.numbers(position)
     ARGV[position], ARGV[position + 1] = ARGV[position] + 0, ARGV[position + 1] + 0

@@ -83,11 +83,11 @@ local function remove_expired(key, till)
   end
 end
 
--- sliding_window_log returns a limit whose constants begin at ARGV[at]. In place of a value it takes
--- the newest charge and its score, as Redis replies them.
-local function sliding_window_log(at)
-  local count, period = ARGV[at] + 0, ARGV[at + 1] + 0
-  local limit = { window = period, stores_log = true }
+local function sliding_window_log(constants_at)
+  local count, period = ARGV[constants_at] + 0, ARGV[constants_at + 1] + 0
+  local limit = {}
+  limit.window = period
+  limit.stores_log = true
 
   function limit.numbers(position)
     ARGV[position], ARGV[position + 1] = ARGV[position] + 0, ARGV[position + 1] + 0

@@ -10,10 +10,12 @@
 -- back of the clock. Of what is stored at another rate, c is how long it still takes there; else c is
 -- 0.
 
--- token_bucket returns a limit whose constants begin at ARGV[at].
-local function token_bucket(at)
-  local form, W, F, q, period = ARGV[at], ARGV[at + 1] + 0, ARGV[at + 2] + 0, ARGV[at + 3] + 0, ARGV[at + 4] + 0
-  local limit = { window = W, drains = true }
+local function token_bucket(constants_at)
+  local form, W, F = ARGV[constants_at], ARGV[constants_at + 1] + 0, ARGV[constants_at + 2] + 0
+  local q, period = ARGV[constants_at + 3] + 0, ARGV[constants_at + 4] + 0
+  local limit = {}
+  limit.window = W
+  limit.drains = true
 
   function limit.numbers(position)
     for i = position + 1, position + 4 do ARGV[i] = ARGV[i] + 0 end
