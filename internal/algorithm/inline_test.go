@@ -163,7 +163,7 @@ func TestCompiles(t *testing.T) {
 			groups[i] = Group{1, Bans{1, 2}}
 		}
 		for _, script := range []string{
-			Script(limits, Form{}), Script(limits, Form{Own: true, Undeclared: true, Bans: Bans{1, 2}}), Script(limits[:len(groups)], Form{Groups: groups}),
+			Script(limits, Form{}), Script(limits, Form{Own: true, Undeclared: true, Groups: []Group{{len(limits), Bans{1, 2}}}}), Script(limits[:len(groups)], Form{Groups: groups}),
 		} {
 			command := exec.Command(compiler, "-p", "-")
 			command.Stdin = strings.NewReader(script)

@@ -56,14 +56,13 @@ type Form struct {
 	// one is their number. So they may be in several hash slots of one server of a Cluster. Such a
 	// script is for several decisions: for one it could not reply the error.
 	Undeclared bool
-	// Bans: those of the limiter, whose key comes after those of the limits.
-	Bans Bans
-	// Groups are the limiters whose limits are decided together, each on a key and a cost of its
-	// own; nil for one limiter. Each has its Bans, whose keys come after those of all limits.
+	// Groups say whose denial bans which key. They may be nil if no limiter has Bans.
 	Groups []Group
 }
 
-// A Group is one of several limiters, of those that a script decides together.
+// A Group is the limits of one limiter, among all that a script decides on. To the script each limit
+// has a key and a cost of its own, whether it is one of several of a limiter, or its limiter decides
+// together with others: only bans belong to a Group. The keys of bans come after those of all limits.
 type Group struct {
 	Limits int // how many it has
 	Bans   Bans
@@ -73,7 +72,7 @@ type Group struct {
 func Script(limits []Member, f Form) string {
 	groups := f.Groups
 	if groups == nil {
-		groups = []Group{{len(limits), f.Bans}}
+		groups = []Group{{Limits: len(limits)}}
 	}
 	constants, costs, slots, wide, bans := 0, 0, false, false, 0
 	for _, m := range limits {
