@@ -20,19 +20,18 @@ import (
 //   - A line that calls a function of `limit` or `ban` becomes the body of that function, because real
 //     calls take Redis 15 to 28 % longer.
 //
-// Such a call is a whole line, with as many arguments as the function has parameters and as many
-// targets as it has results. Its last line is its only return. Lines that break the form of a file or
-// of a call are refused with the name of the file, the number of the line and the rule, when a program
-// starts or composes a script. TestRules refuses what the composer does not see, such as an
-// assignment to a parameter: the files are part of the program, so what has passed the tests cannot
-// change before the program starts.
+// Such a call is a whole line, the results of which are assigned to names, and the function has one
+// return, which is its last line. Whatever breaks the form of a file or of a call is refused with the
+// name of the file, the number of the line and the rule, when a program starts or composes a script.
+// TestRules refuses what the composer does not look for, such as an assignment to a parameter. It need
+// not look when a program starts: the files are part of the program, so they are those that were tested.
 //
 //go:embed lua/*.lua
 var luaFiles embed.FS
 
 // A luaFile is one of the files, by its parts.
 type luaFile struct {
-	base              *luaFile  // limits of this file have what it does not define from that one
+	base              *luaFile  // what this file does not define, its limits have from there
 	shared, constants []luaLine // what stands in a script once; and what gives a limit's constants their names
 	fields            map[string]string
 	functions         map[string]*luaFunction
@@ -60,7 +59,7 @@ func (l luaLine) refuse(rule string) {
 	panic(fmt.Sprintf("algorithm: lua/%s.lua:%d: %s", l.file, l.number, rule))
 }
 
-// readLua reads the file of a name.
+// readLua reads the file of a name. What it does not define, its limits have from base.
 func readLua(name string, base *luaFile) *luaFile {
 	text, err := luaFiles.ReadFile("lua/" + name + ".lua")
 	if err != nil {
@@ -260,7 +259,8 @@ func (s *scope) inline(l luaLine) bool {
 	inner := *s
 	inner.targets = s.list(l, before)
 	arguments, results := s.list(l, l.tokens[min(at+2, end):end]), inner.list(l, f.results)
-	isWhole := (at == 0 || l.tokens[at-1].text == "=") && l.tokens[end].text == ")" && !strings.Contains(strings.Join(inner.targets, ""), " ")
+	isWhole := (at == 0 || l.tokens[at-1].text == "=") && l.tokens[end].text == ")" && (arguments != nil || end == at+2) &&
+		!strings.Contains(strings.Join(inner.targets, ""), " ")
 	// As in Lua, a result that is missing is nil, and one too many is dropped. But no call may be there: it
 	// would have any number of results, or not be made.
 	given, wanted := len(results), len(inner.targets)

@@ -33,6 +33,7 @@ func TestRefused(t *testing.T) {
 		"call before an operator": {plain, "x, y = limit.f(1, 2) + (3)", "decide.lua:1: a call of limit.f"},
 		"call as an argument":     {plain, "print(limit.f(1, 2))", "decide.lua:1: a call of limit.f"},
 		"comparison with a call":  {plain, "x, y == limit.f(1, 2)", "decide.lua:1: a call of limit.f"},
+		"call before brackets":    {"-- A file.\n\nfunction limit.f()\n  return 1\nend\n", "x = limit.f() + (3)", "decide.lua:1: a call of limit.f"},
 		"missing argument":        {plain, "x, y = limit.f(1)", "decide.lua:1: a call of limit.f is a whole line with 2 arguments"},
 		"function that is none":   {plain, "x, y = limit.g(1, 2)", "decide.lua:1: limit.g has no value, and is no function"},
 		"field that is none":      {plain, "x = limit.g", "decide.lua:1: limit.g has no value"},

@@ -1,14 +1,15 @@
--- in_flight limits how many units are in use at a time: its units are slots. It has no state but what
--- is held, and no call on it is plain.
+-- in_flight.lua limits how many units are in use at the same time. Its units are slots. They are only held
+-- and never charged, so no call is a plain decision, and this file has functions look and act of its own
+-- in place of those of holds.lua.
 --
--- Stored: a sorted set with a member for each call that holds slots: 's' and the id that the caller
--- gave it, as in 's123', or 's123:5' if it holds 5 units. Its score is the instant at which they
--- are free again. Each call has a member of its own, so that it can be renewed although the reply
--- to the last renewal was lost. If some hold several units, the member '+' has as its score,
--- negative, how many units there are beyond one for each member.
+-- Stored: a sorted set with a member for each call that has taken slots: 's' and the id that the caller gave
+-- it, as in 's123', or 's123:5' for 5 slots. Its score is the instant at which the slots are free
+-- again. Each call has a member of its own, so that it can be renewed even if the reply to the last
+-- renewal was lost. If some calls have several slots, there is the member '+'. Its score is negative: how
+-- many slots are taken beyond one for each of the other members.
 -- Constants: the limit.
 
--- add_extra changes how many units there are beyond one for each member, and returns it.
+-- add_extra changes how many slots are taken beyond one for each member, and returns the new number.
 local function add_extra(key, extra, units)
   if units == 0 then return extra end
   extra = math.max(0, extra + units)
@@ -24,7 +25,7 @@ local function in_flight(constants_at)
     ARGV[position] = ARGV[position] + 0
   end
 
-  -- No call on slots is a plain decision, so decide.lua never gets to its calls of these three functions.
+  -- A script for slots never calls these three functions, because it makes no plain decision.
   function limit.cost()
     return 0, 0
   end
@@ -37,12 +38,12 @@ local function in_flight(constants_at)
     return nil
   end
 
-  -- look removes what has expired. In place of x and y it returns whether the key is empty, and how many
-  -- units there are beyond one for each member.
+  -- look removes slots that have expired. It returns what look of holds.lua does. In place of x and y it
+  -- returns whether the key is empty, and how many slots are taken beyond one for each member.
   function limit.look(key, _, now, task, units)
     local strange, none, more, sum = nil, nil, 0, 0
     spent = spent + 10
-    if task <= '2' or units > 1 or task == '6' or task == '5' then -- who frees one unit needs none of this
+    if task <= '2' or units > 1 or task == '6' or task == '5' then -- to free one slot, none of this is needed
       local lowest, members = 0, redis.pcall('ZRANGE', key, '0', '1', 'WITHSCORES')
       if members.err then
         strange = limit.mistyped(members.err)
@@ -55,8 +56,8 @@ local function in_flight(constants_at)
         if not none and not (member and expires >= 0 and expires <= latest and more % 1 == 0 and more < 2 ^ 40) then
           strange, more = member or '+', 0
         elseif member and expires <= now then
-          -- Up to 1000 members that have expired are removed, the lowest but for '+': that takes a
-          -- bounded time, and the others count until the next call.
+          -- At most 1000 members that have expired are removed, which takes a bounded time. The others
+          -- count until the next call. They are the lowest members except for '+'.
           local last, freed = lowest + math.min(redis.call('ZCOUNT', key, 0, now), 1000) - 1, 0
           if more > 0 then
             for _, gone in ipairs(redis.call('ZRANGE', key, lowest, last)) do

@@ -1,24 +1,24 @@
--- leaky_bucket is a bucket whose units have places in a queue. A place that was given back, and has
--- not begun, is free for who comes next.
+-- leaky_bucket.lua is a token bucket whose units have places in a queue. A place that was given back and
+-- has not begun yet is free for the next decision.
 --
--- Stored: that of a bucket, ' epoch', and if there are free places ' first,next,first,next ...', in
--- order. The epoch tells one queue from another, and its units are numbered from it: it is about
--- the instant at which the queue was last empty, or changed its rate, or its numbers became too
--- large. A free place has the numbers from `first` up to, and without, `next`. No two free places
--- touch, and none touches the end.
--- Constants and cost: those of a bucket.
--- Observed: the debt (a, b), and c: 0, or how many units before the end of the queue the free place
--- begins that the cost takes. Beside them the epoch (x), nil if the queue is empty or has another
--- rate; the free places (y); and how many units the largest of these has.
+-- Stored: the value of a token bucket, ' epoch', and if there are free places, ' first,next,first,next ...'
+-- in order. The epoch tells one queue from another, and the units of a queue are numbered from its epoch.
+-- The epoch is about the instant at which the queue was last empty, or changed its rate, or its numbers
+-- became too large. A free place has the numbers from `first` to `next` - 1. No free place touches another
+-- one or the end of the queue.
+-- Constants and cost: those of a token bucket.
+-- Observed: the debt (a, b); if the cost takes a free place, how many units before the end of the queue that
+-- place begins, and otherwise 0 (c); the epoch, or nil if the queue is empty or has another rate (x); and
+-- the free places, or nil (y). `largest` of the free places is how many units the largest of them has.
 
 local with_whole, with_parts = whole .. ' ' .. whole, whole .. '+%d ' .. whole
 local newest_epoch = 0 -- the newest epoch seen: in one script all have the same `now`
 
--- keep_free reads the free places of a queue, and drops what has begun of them. It returns nothing if
--- they are foreign. The function `debt` returns the debt of units, `rate` is how many units drain in a
--- microsecond.
+-- keep_free reads the free places of a queue and drops those parts of them that have begun. It returns
+-- nothing if they are foreign. `debt` is a function that returns the debt of units, and `rate` is how many
+-- units drain in a microsecond.
 local function keep_free(text, debt, rate, q, w, f, epoch)
-  -- count returns how many whole units take no longer than a span.
+  -- count returns how many whole units drain within a span of time.
   local function count(span, parts)
     local n = math.max(0, math.floor((span + parts / q) * rate))
     local x, y = debt(n + 1)
@@ -64,8 +64,8 @@ local function find_place(free, W, F, n, f)
   return before
 end
 
--- take_place changes the free places once that is taken which find_place has found. It returns the
--- largest that is left.
+-- take_place takes the free place that find_place has marked. It returns the size of the largest one that is
+-- left.
 local function take_place(free)
   local taken, largest = free.taken, 0
   if taken then
@@ -94,9 +94,9 @@ local function leaky_bucket(constants_at)
     return task
   end
 
-  -- read_queue returns the debt of a value with parts, free places, or of another rate; the value if
-  -- it is foreign; the epoch and the free places. Delays were promised: those of another rate stay as
-  -- they are, in no epoch.
+  -- read_queue returns the debt of a value that has parts, free places or another rate; the value if it is
+  -- foreign; the epoch; and the free places. If the value has another rate, its debt takes as long as it was
+  -- promised to, and there is no epoch.
   function limit.read_queue(value, now)
     local debt, parts, left, wrong, epoch, free
     local head, digits, list = string.match(#value <= longest + 256 * 14 and value or '', '^(B1 %S+ %S+) (%d+) ?([%d,]*)$')
@@ -113,8 +113,7 @@ local function leaky_bucket(constants_at)
         epoch = born
         if list ~= '' then
           local function debt_of(units)
-            local time, fraction
-            time, fraction = limit.debt(units)
+            local time, fraction = limit.debt(units)
             return time, fraction
           end
           free = keep_free(list, debt_of, string.match(form, ' (%d+)') / period, q, debt, parts, born)
@@ -149,8 +148,8 @@ local function leaky_bucket(constants_at)
     return fits, now, w, v, before, strange, queue, places
   end
 
-  -- A place that evaluate has found makes the queue no longer. As its fourth and fifth result charge
-  -- returns the epoch, and the largest free place that is left.
+  -- charge returns the epoch as its fourth result, and the largest free place that is left as its fifth. If
+  -- evaluate has found a free place, the queue stays as long as it is.
   function limit.charge(now, n, f, _, a, b, _, x, y)
     local w, v, born, free, largest = a, b, x, y, nil
     if not (free and free.taken) then
@@ -172,24 +171,22 @@ local function leaky_bucket(constants_at)
     return stored, w + 1, nil, born, largest
   end
 
-  -- Nothing is held.
   function limit.tail()
     return 0
   end
 
-  -- refund frees the place of some units before the number `expiry`, unless it has begun, or the
-  -- queue is another than that of `handle`.
+  -- refund frees the place of the units whose last number is `expiry` - 1, if the queue has the epoch `handle`
+  -- and the place has not begun.
   function limit.refund(units, handle, expiry, _, a, b, _, x, y)
     local left, parts, freed, free = a, b, false, y
 
     local function debt_of(number)
-      local time, fraction
-      time, fraction = limit.debt(number)
+      local time, fraction = limit.debt(number)
       return time, fraction
     end
 
-    -- release changes the free places, and the debt that is left. It reports whether there was such a
-    -- place.
+    -- release frees a place, and shortens the queue if the place is at its end. It reports whether the place
+    -- was taken and has not begun.
     local function release(first, next)
       if first < 0 or first >= next or next > free.units then return false end
       local time, fraction = debt_of(free.units - first)
