@@ -7,13 +7,13 @@
 -- takes the slow branch, whose functions are in holds.lua: calls other than plain decisions, and
 -- plain decisions that find holds or something unusual.
 --
--- KEYS     The keys of the limits and then those of the bans of one call, then those of the next call.
+-- KEYS     For each call the keys of its limits and then the keys of its bans.
 -- ARGV     The constants of each limit, and then the calls. A plain decision is '1' to charge what is
 --          admitted, or '0' to evaluate only, and the cost of each limit. The last call stands once for
 --          all keys that are left. If the calls are on limits with different numbers, each call has
---          the constants behind it. Behind all that is an argument for each ban: see bans.lua.
+--          the constants behind it. The last arguments of a call are one for each ban: see bans.lua.
 --          Any other call is an operation, a number of units, a number `given`, and for each limit a
---          `handle` and an `expiry`, which say what is settled, renewed or taken back. Of what begins
+--          `handle` and an `expiry`, which say what is settled, renewed or taken back. If the call begins
 --          a hold or takes a slot, `handle` is how long that lasts. The operations are
 --            '0'  decide on the units and charge nothing
 --            '1'  decide on the units and charge them; a slot is taken, with `given` as its id
@@ -41,7 +41,7 @@
 -- limit, and puts the bodies of the limit's functions in the place of their calls. It writes a line with
 -- ONLY behind it if there are SEVERAL limits, if the limiter has BANS, or, for the constants of
 -- one limit, if they are given ONCE for all calls or with each CALL. The functions are
---   check(now)            raises an error that the sender is to get
+--   check(now)            raises an error that the sender gets
 --   cost(position)        a cost that a plain decision has, as two numbers n and f
 --   more(n, f, units)     the cost of these units and of that cost together
 --   evaluate(value, now, n, f, key, records)
