@@ -261,36 +261,43 @@ func (s *scope) inline(l luaLine) bool {
 	arguments, results := s.list(l, l.tokens[min(at+2, end):end]), inner.list(l, f.results)
 	isWhole := (at == 0 || l.tokens[at-1].text == "=") && l.tokens[end].text == ")" && (arguments != nil || end == at+2) &&
 		!strings.Contains(strings.Join(inner.targets, ""), " ")
-	// As in Lua, a result that is missing is nil, and one too many is dropped. But no call may be there: it
-	// would have any number of results, or not be made.
-	given, wanted := len(results), len(inner.targets)
-	spreads := 0 < given && given < wanted && strings.HasSuffix(results[given-1], ")")
-	drops := given > wanted && strings.Contains(strings.Join(results[wanted:], ""), "(")
-	if !isWhole || len(arguments) < len(f.parameters) || spreads || drops {
+	if !isWhole || len(arguments) < len(f.parameters) || !fit(results, len(inner.targets)) {
 		l.refuse(fmt.Sprintf("a call of %s is a whole line with %d arguments or more, and its results are assigned to names",
 			l.tokens[at].text, len(f.parameters)))
 	}
-	results = append(results, slices.Repeat([]string{"nil"}, max(0, wanted-given))...)
+	if isLocal {
+		s.WriteString("local " + strings.Join(inner.targets, ", ") + "\n")
+	}
+	s.WriteString("do\n")
 	var names, values []string
 	for i, p := range f.parameters {
 		if p != "_" && (p != arguments[i] || slices.Contains(inner.targets, p)) {
 			names, values = append(names, inner.text(l, []token{{" ", p}})), append(values, arguments[i])
 		}
 	}
-	if isLocal {
-		s.WriteString("local " + strings.Join(inner.targets, ", ") + "\n")
-	}
-	s.WriteString("do\n")
 	if names != nil {
 		s.WriteString("local" + strings.Join(names, ",") + " = " + strings.Join(values, ", ") + "\n")
 	}
 	inner.write(f.body)
+	results = append(results, slices.Repeat([]string{"nil"}, len(inner.targets))...)
 	for i, target := range inner.targets {
 		if target != "_" && target != results[i] && !(isLocal && results[i] == "nil") {
 			s.WriteString(target + " = " + results[i] + "\n")
 		}
 	}
 	s.WriteString("end\n")
+	return true
+}
+
+// fit reports whether results can be assigned to so many targets. As in Lua, a result that is missing
+// is nil, and one too many is dropped. But neither may be a call: it would have any number of
+// results, or not be made.
+func fit(results []string, targets int) bool {
+	if n := len(results); n > targets {
+		return !strings.Contains(strings.Join(results[targets:], ""), "(")
+	} else if n > 0 && n < targets {
+		return !strings.HasSuffix(results[n-1], ")")
+	}
 	return true
 }
 

@@ -70,33 +70,63 @@ type Group struct {
 
 // Script returns the script of limits.
 func Script(limits []Member, f Form) string {
-	groups := f.Groups
-	if groups == nil {
-		groups = []Group{{Limits: len(limits)}}
+	c := newComposer(limits, f)
+	for _, g := range c.form.Groups {
+		for range g.Limits {
+			c.addLimit(g)
+		}
+		if g.Bans != nil {
+			c.addBan(g.Bans)
+		}
 	}
-	constants, costs, slots, wide, bans := 0, 0, false, false, 0
+	c.WriteString(Clock + "\n")
+	if f.Undeclared {
+		c.WriteString(undeclaredLua + "\n")
+	}
+	c.write(decideLua.shared)
+	return c.String()
+}
+
+// A composer puts a script together.
+type composer struct {
+	*scope // of the script
+
+	form           Form
+	limits         []Member
+	constants      int // how many arguments the constants of all limits are
+	behind         int // how many arguments stand behind those of the limits in each call
+	reply          int // how many integers a plain decision replies for each limit
+	next, at, cost int // the next limit to be added; and the positions of its constants, and of its cost in a call
+	included       map[*luaFile]bool
+}
+
+// newComposer returns a composer to which the limits and bans are yet to be added.
+func newComposer(limits []Member, f Form) *composer {
+	c := &composer{form: f, limits: limits, reply: replyLen, at: 1, cost: 1, included: map[*luaFile]bool{bansLua: true}}
+	if f.Groups == nil {
+		c.form.Groups = []Group{{Limits: len(limits)}}
+	}
+	costs, bans, slots, wide := 0, 0, false, false
 	for _, m := range limits {
-		constants, slots, wide = constants+len(m.Constants()), slots || m.Slots, wide || m.Delays && len(limits) > 1
+		c.constants, slots, wide = c.constants+len(m.Constants()), slots || m.Slots, wide || m.Delays && len(limits) > 1
 		if !m.Slots {
 			costs += len(m.Cost(nil, 0))
 		}
 	}
-	for _, g := range groups {
+	for _, g := range c.form.Groups {
 		if g.Bans != nil {
 			bans++
 		}
 	}
-	each, zeros, first, behind := replyLen, 0, 1+constants, bans
+	zeros, first := banReplyLen*bans, 1+c.constants
 	if wide {
-		each = otherReplyLen
-	} else {
-		zeros = banReplyLen * bans // else what fails replies fewer
+		c.reply, zeros = otherReplyLen, 0 // a call that fails replies fewer
 	}
-	if f.Own {
-		first, behind = 1, bans+constants
+	if c.behind = bans; f.Own {
+		first, c.behind = 1, bans+c.constants
 	}
-	plain, other := 1+costs+behind, otherWidth+otherWidthEach*len(limits)+behind
-	script := &scope{
+	plain, other := 1+costs+c.behind, otherWidth+otherWidthEach*len(limits)+c.behind
+	c.scope = &scope{
 		Builder: &strings.Builder{},
 		values: map[string]string{
 			"script.own": strconv.FormatBool(f.Own), "script.slots": strconv.FormatBool(slots), "script.wide": strconv.FormatBool(wide),
@@ -104,67 +134,66 @@ func Script(limits []Member, f Form) string {
 			"script.limits": strconv.Itoa(len(limits)), "script.keys": strconv.Itoa(len(limits) + bans),
 			"script.plain": strconv.Itoa(plain), "script.costs": strconv.Itoa(costs), "script.costs_end": strconv.Itoa(plain - 2),
 			"script.other": strconv.Itoa(other), "script.renewal": strconv.Itoa(other + len(limits)),
-			"script.zeros": "{ " + strings.Repeat("0, ", zeros+each*len(limits)) + strings.Repeat("nil, ", 3*len(limits)) + "}",
+			"script.zeros": "{ " + strings.Repeat("0, ", zeros+c.reply*len(limits)) + strings.Repeat("nil, ", 3*len(limits)) + "}",
 		},
 		marks: map[string]bool{"SEVERAL": len(limits) > 1, "ONCE": len(limits) == 1 && !f.Own, "CALL": len(limits) == 1 && f.Own},
 		parts: map[string][]luaLine{"PRELUDE": slices.Clone(preludeLua.shared), "HOLDS": nil},
 		each:  map[string][]*scope{"EACH LIMIT": nil, "EACH BAN": nil},
 	}
-	// nested returns the scope of a limit or a ban, with values of its own.
-	nested := func(kind string, file *luaFile, numbers map[string]int) *scope {
-		s := *script
-		s.functions, s.values, s.marks = file.functions, maps.Clone(script.values), maps.Clone(script.marks)
-		maps.Copy(s.values, file.fields)
-		for name, n := range numbers {
-			s.values[name] = strconv.Itoa(n)
-		}
-		script.each[kind] = append(script.each[kind], &s)
-		return &s
+	return c
+}
+
+// add adds a limit or a ban with the functions of a file, and with values of its own.
+func (c *composer) add(each string, file *luaFile, numbers map[string]int) *scope {
+	s := *c.scope
+	s.functions, s.values, s.marks = file.functions, maps.Clone(c.values), maps.Clone(c.marks)
+	maps.Copy(s.values, file.fields)
+	for name, n := range numbers {
+		s.values[name] = strconv.Itoa(n)
 	}
-	included := map[*luaFile]bool{bansLua: true}
-	var include func(file *luaFile)
-	include = func(file *luaFile) {
-		if !included[file] {
-			included[file] = true
-			include(file.base)
-			script.parts["PRELUDE"] = append(script.parts["PRELUDE"], file.shared...)
-		}
+	c.each[each] = append(c.each[each], &s)
+	return &s
+}
+
+// addLimit adds the next limit, which is one of a group.
+func (c *composer) addLimit(g Group) {
+	i, m := c.next, c.limits[c.next]
+	s := c.add("EACH LIMIT", m.lua, map[string]int{
+		"limit.number": i + 1, "limit.first": c.at, "limit.position": c.cost, "limit.reply": i * c.reply, "limit.wide_reply": i * otherReplyLen,
+		"limit.handle": otherWidth + otherWidthEach*i, "limit.duration": otherWidth + otherWidthEach*len(c.limits) + i,
+	})
+	s.values["constants_at"] = strconv.Itoa(c.at)
+	if c.form.Own {
+		s.values["constants_at"] = fmt.Sprintf("at + width - %d", c.constants-c.at+1)
 	}
-	i, at, cost := 0, 1, 1
-	for _, g := range groups {
-		for range g.Limits {
-			m := limits[i]
-			s := nested("EACH LIMIT", m.lua, map[string]int{
-				"limit.number": i + 1, "limit.first": at, "limit.position": cost, "limit.reply": i * each, "limit.wide_reply": i * otherReplyLen,
-				"limit.handle": otherWidth + otherWidthEach*i, "limit.duration": otherWidth + otherWidthEach*len(limits) + i,
-			})
-			s.values["constants_at"] = strconv.Itoa(at)
-			if f.Own {
-				s.values["constants_at"] = fmt.Sprintf("at + width - %d", constants-at+1)
-			}
-			s.suffixes = map[string]string{"_i": "_" + strconv.Itoa(i+1), "_b": "_" + strconv.Itoa(len(script.each["EACH BAN"])+1)}
-			if len(limits) == 1 {
-				s.suffixes["_i"] = ""
-			}
-			s.marks["BANS"] = len(g.Bans) > 0 && !m.Slots // slots never deny by what is charged
-			s.parts = map[string][]luaLine{"CONSTANTS": m.lua.constants}
-			if include(m.lua); !m.Slots {
-				script.parts["HOLDS"] = holdsLua.shared
-			}
-			i, at, cost = i+1, at+len(m.Constants()), cost+len(m.Cost(nil, 0))
-		}
-		if number := len(script.each["EACH BAN"]) + 1; g.Bans != nil {
-			s := nested("EACH BAN", bansLua, map[string]int{"ban.longest": MaxBan, "ban.key": len(limits) + number, "ban.flag": behind - number + 1})
-			s.values["ban.levels"] = "{ " + strings.Trim(strings.ReplaceAll(fmt.Sprint([]int64(g.Bans)), " ", ", "), "[]") + " }"
-			s.suffixes = map[string]string{"_b": "_" + strconv.Itoa(number)}
-		}
+	s.suffixes = map[string]string{"_i": "_" + strconv.Itoa(i+1), "_b": "_" + strconv.Itoa(len(c.each["EACH BAN"])+1)}
+	if len(c.limits) == 1 {
+		s.suffixes["_i"] = ""
 	}
-	script.WriteString(Clock + "\n")
-	if f.Undeclared {
-		script.WriteString(undeclaredLua + "\n")
+	s.marks["BANS"] = len(g.Bans) > 0 && !m.Slots // slots never deny because of what is charged
+	s.parts = map[string][]luaLine{"CONSTANTS": m.lua.constants}
+	if !m.Slots {
+		c.parts["HOLDS"] = holdsLua.shared
 	}
-	script.write(decideLua.shared)
-	return script.String()
+	c.include(m.lua)
+	c.next, c.at, c.cost = i+1, c.at+len(m.Constants()), c.cost+len(m.Cost(nil, 0))
+}
+
+// include adds what a file shares to the script, once.
+func (c *composer) include(file *luaFile) {
+	if !c.included[file] {
+		c.included[file] = true
+		c.include(file.base)
+		c.parts["PRELUDE"] = append(c.parts["PRELUDE"], file.shared...)
+	}
+}
+
+// addBan adds the bans of a group, whose limits have been added.
+func (c *composer) addBan(bans Bans) {
+	number := len(c.each["EACH BAN"]) + 1
+	s := c.add("EACH BAN", bansLua, map[string]int{"ban.longest": MaxBan, "ban.key": len(c.limits) + number, "ban.flag": c.behind - number + 1})
+	s.values["ban.levels"] = "{ " + strings.Trim(strings.ReplaceAll(fmt.Sprint([]int64(bans)), " ", ", "), "[]") + " }"
+	s.suffixes = map[string]string{"_b": "_" + strconv.Itoa(number)}
 }
 
 // otherWidth is how many arguments a call takes that is no plain decision, and otherWidthEach how
