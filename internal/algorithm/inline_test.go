@@ -80,7 +80,6 @@ func TestRefused(t *testing.T) {
 // TestComposed compares what stands in the place of lines.
 func TestComposed(t *testing.T) {
 	t.Parallel()
-	//nolint:dupword // Lua declares a name, and then assigns to it
 	const file = `-- A file.
 
 function limit.sum(a, _, b)
