@@ -7,7 +7,7 @@ import (
 	"math/bits"
 )
 
-var bucketLua = readLua("token_bucket", holdsLua)
+var bucketLua = readLua("token_bucket", bansLua)
 
 // TokenBucket and GCRA, and LeakyBucket, are the three bucket algorithms. They decide alike and
 // store alike: the one instant at which the full capacity is available again. GCRA calls it the

@@ -8,7 +8,7 @@ import (
 // zone. Users know both by one name.
 var Calendar = &Kind{
 	Name: "calendar", Tag: "calendar", Moves: true, New: newCalendarWindow, Length: windowLength,
-	lua: readLua("calendar", holdsLua),
+	lua: readLua("calendar", fixedWindowLua),
 }
 
 // A calendarWindow decides for [Calendar]. In Redis the window is that of Redis's clock, among

@@ -31,45 +31,51 @@
 //
 // lua/ramp.lua is a Lua program that luacheck accepts alone. It begins with a comment that says what
 // is stored, what the constants and the costs are, and what a, b, c, x and y are, which evaluate
-// returns. Functions that the limit's own functions call follow; they are created once in each run of a
-// script, which takes Redis several hundred instructions each. Then comes one function:
+// returns. An empty line follows, and then the functions that the limit's own functions call. These are
+// created once in each run of a script, which takes Redis several hundred instructions each. Then
+// comes one function, which has the name of the file:
 //
-//	local function ramp(at)
-//	  local count, period = ARGV[at] + 0, ARGV[at + 1] + 0 -- the constants
-//	  local limit = { window = period } -- after so long without a charge nothing of a hold counts
+//	local function ramp(constants_at)
+//	  local count, period = ARGV[constants_at] + 0, ARGV[constants_at + 1] + 0 -- the constants
+//	  local limit = {}
+//	  limit.window = period -- a charge that is older counts no more
 //
-//	  function limit.evaluate(value, now, n) ... end
+//	  function limit.evaluate(value, now, n) ... end -- on lines of its own
 //	  ...
 //	  return limit
 //	end
 //
 //	return ramp
 //
-// Where a limit shares functions with another algorithm, it begins with `local limit = fixed_window(at)`
-// instead, as calendar.lua does, and defines those that differ.
+// It has the constants, then `local limit`, and then fields and functions of limit and nothing else. A
+// limit has the functions of lua/holds.lua and lua/bans.lua, which are the same for all algorithms. If a
+// limit shares functions with another algorithm, its file has `local limit = fixed_window(constants_at)`
+// instead, as lua/calendar.lua does, and defines those that differ; its Kind is given that file as the base.
 //
 // Its functions, in the order in which a reader needs them:
 //
 //	numbers   makes the constants that are numbers Lua numbers, once for all calls
-//	cost      returns what Cost appended, as two numbers; the second is 0 where there is one
+//	cost      returns what Cost appended, as two numbers; the second is 0 if there is one
 //	more      adds units to a cost
-//	check     raises an error that the sender is to hear of; may be missing
+//	check     raises an error that the sender gets; most limits have nothing to check
 //	evaluate  reads and checks the value, and says whether the cost fits
-//	when      returns from when on the limit would admit what it denies
-//	charge    charges a cost beside what evaluate observed. The cost may be negative
-//	bound     returns the cost of units that need not fit, bounded by what can be stored
+//	when      returns the instant from which on the limit would admit what it denies
+//	charge    charges a cost, beside what evaluate has observed. The cost may be negative
+//	bound     returns the cost of units that are charged whether they fit or not
 //	needed    returns until when the value is needed
 //	tail      returns for how much longer a key is needed once held units have been charged
 //	refund    returns how to take back units that were charged
 //
 // lua/decide.lua says what these are given and return. Buckets have three more: debt, the cost of
 // units; and pace and forced, by which holds keep the rate at which they were reserved. A queue has
-// operation, because it holds nothing. Slots have no state but what is held: lua/in_flight.lua has
-// functions look and act in place of those of lua/holds.lua.
+// the function task, because it holds nothing. Slots are never charged: lua/in_flight.lua has functions
+// look and act in place of those of lua/holds.lua.
 //
-// A call of these functions is a statement of its own, and the composer puts the function's body in its
-// place: inline.go has the rules, and panics when the program starts if a file breaks them. So a
-// function has one return, which is its last statement, and assigns to none of its parameters.
+// A call of these functions is a whole line, and the composer puts the function's body in its place.
+// inline.go has the rules. A file that breaks them is refused when the program starts or composes a
+// script, or by TestRules, with the line and the rule. Above all, a function has one return, which is its
+// last line, and assigns to none of its parameters. A call must give all parameters an argument. As
+// in Lua, a result that is missing is nil, and a result too many is dropped.
 //
 // In these files:
 //

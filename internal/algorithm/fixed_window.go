@@ -1,10 +1,12 @@
 package algorithm
 
+var fixedWindowLua = readLua("fixed_window", bansLua)
+
 // FixedWindow counts the units in windows, which begin with the first admitted request, or at
 // multiples of the period if they are aligned.
 var FixedWindow = &Kind{
 	Name: "fixed_window", Tag: "fixed", Aligns: true, New: newFixedWindow,
-	lua: readLua("fixed_window", holdsLua),
+	lua: fixedWindowLua,
 }
 
 // A fixedWindow decides for [FixedWindow].

@@ -4,7 +4,7 @@ package algorithm
 // is released, or until it expires because its holder does not renew it.
 var InFlight = &Kind{
 	Name: "in_flight", Tag: "inflight", Slots: true, Unleasable: "a slot is held until its work has ended", New: newInFlight,
-	lua: readLua("in_flight", holdsLua), work: func(int64) int64 { return 1 },
+	lua: readLua("in_flight", bansLua), work: func(int64) int64 { return 1 },
 }
 
 // HeldRetry bounds the RetryAfter of what is denied only because of what is held, slots or units,

@@ -2,342 +2,309 @@ package algorithm
 
 import (
 	"embed"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
 )
 
-// The Lua files are complete programs: luacheck reads each of them alone. A script is put together
-// of them by four rules:
+// The Lua files are complete programs: luacheck reads each of them alone. A script has their lines,
+// except for what these four rules change:
 //
-//   - A part of lua/decide.lua between EACH LIMIT and END stands once for each limit, and one between
-//     EACH BAN and END once for each limiter with bans.
-//   - A statement that calls a function of `limit` or `ban` becomes the body of that function, because
-//     real calls take Redis 15 to 28 % longer. If a limit has no such function, the statement goes.
-//   - All other functions stand in the script once, as they are.
+//   - Lines of lua/decide.lua between EACH LIMIT and END stand once for each limit, and those between
+//     EACH BAN and END once for each limiter with bans. In them the names that end with _i get the
+//     number of the limit, and those that end with _b that of the ban.
+//   - A comment that names a part, such as PRELUDE, becomes that part. A line that ends with a mark,
+//     such as SEVERAL, stands only in those scripts to which the mark applies. See decide.lua.
 //   - A field of `limit`, `ban` or `script` becomes its value.
+//   - A line that calls a function of `limit` or `ban` becomes the body of that function, because real
+//     calls take Redis 15 to 28 % longer.
 //
-// A function that is called so has one return, which is its last statement, and assigns to none of
-// its parameters. What it declares, and what of its parameters is not named as the argument, gets
-// another name where the result is assigned to that name.
+// Such a call is a whole line, the results of which are assigned to names, and the function has one
+// return, which is its last line. Whatever breaks the form of a file or of a call is refused with the
+// name of the file, the number of the line and the rule, when a program starts or composes a script.
+// TestRules refuses what the composer does not look for, such as an assignment to a parameter. It need
+// not look when a program starts: the files are part of the program, so they are those that were tested.
 //
 //go:embed lua/*.lua
 var luaFiles embed.FS
 
 // A luaFile is one of the files, by its parts.
 type luaFile struct {
-	shared    string            // what stands outside of the functions of `limit` and `ban`, and of that of the algorithm
-	constants string            // it gives the constants their names; `at` is their position
-	fields    map[string]string // of the table `limit`
-	functions map[string]luaFunction
-	bases     []*luaFile // files whose functions this one has, too
+	base              *luaFile  // what this file does not define, its limits have from there
+	shared, constants []luaLine // what stands in a script once; and what gives a limit's constants their names
+	fields            map[string]string
+	functions         map[string]*luaFunction
 }
 
-// A luaFunction is a function that is inlined.
+// A luaFunction is a function whose calls become its body.
 type luaFunction struct {
-	parameters, results, locals []string
-	body                        string
+	parameters []string
+	body       []luaLine
+	results    []token
 }
 
-func readText(name string) string {
+// A luaLine is a line of a file.
+type luaLine struct {
+	file          string
+	number        int
+	code, comment string // code has no spaces around it, comment those before it
+	tokens        []token
+}
+
+// A token is a name with its fields, a number, a string or a sign, and the spaces before it.
+type token struct{ spaces, text string }
+
+func (l luaLine) refuse(rule string) {
+	panic(fmt.Sprintf("algorithm: lua/%s.lua:%d: %s", l.file, l.number, rule))
+}
+
+// readLua reads the file of a name. What it does not define, its limits have from base.
+func readLua(name string, base *luaFile) *luaFile {
 	text, err := luaFiles.ReadFile("lua/" + name + ".lua")
 	if err != nil {
 		panic(err)
 	}
-	return string(text)
+	return parseLua(name, string(text), base)
 }
 
-// readLua reads the file of a name. It panics if the file breaks the rules: when a program starts.
-func readLua(name string, bases ...*luaFile) *luaFile {
-	return parseLua(name, readText(name), bases...)
-}
-
-func parseLua(name, text string, bases ...*luaFile) *luaFile {
-	l := &luaFile{fields: map[string]string{}, functions: map[string]luaFunction{}, bases: bases}
-	_, text, _ = strings.Cut(text, "\n\n") // without what the file says first
-	var outside []string
-	for lines := strings.SplitAfter(text, "\n"); len(lines) > 0; lines = lines[1:] {
-		head, isFunction := strings.CutPrefix(strings.TrimLeft(lines[0], " "), "function ")
-		if !isFunction || !strings.HasPrefix(head, "limit.") && !strings.HasPrefix(head, "ban.") {
-			outside = append(outside, lines[0])
-			continue
-		}
-		for len(outside) > 0 && strings.HasPrefix(strings.TrimLeft(outside[len(outside)-1], " "), "--") {
-			outside = outside[:len(outside)-1] // what the file says of the function
-		}
-		indent, _, _ := strings.Cut(lines[0], "function")
-		end := slices.Index(lines, indent+"end\n")
-		called, text, _ := strings.Cut(strings.Join(lines[:end], ""), ")\n")
-		_, called, _ = strings.Cut(called, ".")
-		function, parameters, _ := strings.Cut(called, "(")
-		l.functions[function] = parseFunction(name+": "+function, listed(parameters), text, indent+"  ")
-		lines = lines[end:]
+// parseLua reads a file: a comment and an empty line, then what is shared, and then the function of
+// the file's name. That begins with the constants of a limit. Its fields and functions follow.
+func parseLua(name, text string, base *luaFile) *luaFile {
+	f := &luaFile{base: base, fields: map[string]string{}, functions: map[string]*luaFunction{}}
+	if base != nil {
+		maps.Copy(f.fields, base.fields)
+		maps.Copy(f.functions, base.functions)
 	}
-	text = strings.Join(outside, "")
-	l.shared, text, _ = strings.Cut(text, "local function "+name+"(at)\n")
-	l.shared = strings.TrimRight(l.shared, "\n") + "\n"
-	if at := strings.LastIndex(l.shared, "\n-- "+name+" returns"); text != "" || at == 0 {
-		l.shared = l.shared[:max(0, at)]
-	}
-	l.constants, text, _ = strings.Cut(text, "  local limit = ")
-	if base, _, isBase := strings.Cut(text, "(at)"); isBase {
-		l.bases = append([]*luaFile{readLua(base)}, bases...)
-		maps.Copy(l.fields, l.bases[0].fields)
-	}
-	for _, f := range strings.FieldsFunc(text, func(c rune) bool { return strings.ContainsRune("{},\n", c) }) {
-		if field, value, ok := strings.Cut(strings.TrimPrefix(strings.TrimSpace(f), "limit."), " = "); ok {
-			l.fields[field] = value
-		}
-	}
-	return l
-}
-
-// parseFunction returns a function with such a body.
-func parseFunction(name string, parameters []string, body, indent string) luaFunction {
-	f := luaFunction{parameters: parameters, body: body}
-	if at := strings.LastIndex("\n"+body, "\n"+indent+"return "); at >= 0 {
-		results, _, _ := strings.Cut(body[at+len(indent+"return "):], " --")
-		f.body, f.results = body[:at], listed(results)
-	}
-	nested := "" // how a function ends that stands in the body
-	for line := range strings.Lines(f.body) {
-		code, _, _ := strings.Cut(strings.TrimSpace(line), "--")
-		for _, word := range []string{"local ", "for "} {
-			if declared, ok := strings.CutPrefix(code, word); ok {
-				declared, _, _ = strings.Cut(strings.TrimPrefix(declared, "function "), " =")
-				declared, _, _ = strings.Cut(declared, " in ")
-				f.locals = append(f.locals, listed(declared)...)
-			} else if strings.Contains(code, " "+word) {
-				panic("algorithm: " + name + " declares a name where no line begins: " + code)
-			}
-		}
+	lines, part := tokenize(name, text), &f.shared
+	lines = lines[slices.IndexFunc(lines, func(l luaLine) bool { return l.code+l.comment == "" })+1:]
+	for i := 0; i < len(lines); i++ {
+		code := lines[i].code
+		field, value, isField := strings.Cut(code, " = ")
 		switch {
-		case nested != "":
-			if line == nested {
-				nested = ""
-			}
-			continue
-		case strings.HasPrefix(code, "local function "):
-			before, _, _ := strings.Cut(line, "local")
-			nested = before + "end\n"
-		}
-		mapNames(code, func(word, _ string) string {
-			if word == "return" && nested == "" {
-				panic("algorithm: " + name + " returns before its last statement")
-			}
-			return ""
-		})
-		targets, _, _ := strings.Cut(code, " = ")
-		for _, keyword := range []string{" then ", " do ", "else "} {
-			targets = targets[max(0, strings.LastIndex(targets, keyword)+len(keyword))*min(1, strings.Count(targets, keyword)):]
-		}
-		for _, target := range listed(targets) {
-			if slices.Contains(parameters, target) && target != code {
-				panic("algorithm: " + name + " assigns to its parameter " + target)
-			}
+		case strings.HasPrefix(code, "local function "+name+"("):
+			part = &f.constants
+		case strings.HasPrefix(code, "function limit."), strings.HasPrefix(code, "function ban."):
+			i, part = i+f.addFunction(lines[i:]), nil
+		case field == "local limit":
+			part = nil
+		case isField && strings.HasPrefix(field, "limit."):
+			f.fields[field], part = value, nil
+		case part != nil:
+			*part = append(*part, lines[i])
+		case !slices.Contains([]string{"", "end", "return limit", "return " + name}, code):
+			lines[i].refuse("only fields and functions of limit follow its constants")
 		}
 	}
 	return f
 }
 
-// listed returns the names, or the expressions, that a text separates by commas.
-func listed(text string) (all []string) {
-	depth, start, quoted := 0, 0, false
-	for i, c := range text + "," {
-		switch {
-		case c == '\'':
-			quoted = !quoted
-		case quoted:
-		case c == '(' || c == '{' || c == '[':
-			depth++
-		case c == ')' || c == '}' || c == ']':
-			depth--
-		case c == ',' && depth == 0:
-			if part := strings.TrimSpace(text[start:i]); part != "" {
-				all = append(all, part)
-			}
-			start = i + 1
-		}
+// addFunction adds the function with which lines begin, and returns the index of its last line.
+func (f *luaFile) addFunction(lines []luaLine) (end int) {
+	head := lines[0].tokens
+	end = slices.IndexFunc(lines, func(l luaLine) bool { return l.code == "end" && l.tokens[0].spaces == head[0].spaces })
+	if end < 0 || head[len(head)-1].text != ")" {
+		lines[0].refuse("the head of a function is a whole line, and so is its end, which is as far from the margin")
 	}
-	return all
+	g := &luaFunction{body: lines[1:end]}
+	for _, p := range split(head[3 : len(head)-1]) {
+		g.parameters = append(g.parameters, p[0].text)
+	}
+	if last := lines[end-1]; strings.HasPrefix(last.code, "return ") {
+		g.body, g.results = lines[1:end-1], last.tokens[1:]
+	}
+	f.functions[head[1].text] = g
+	return end
 }
 
-// mapNames returns text with each name replaced that is neither in a string nor in a comment. `field`
-// is what follows a name, as in name.field, or empty. Names that begin with a dot stay.
-func mapNames(text string, replace func(name, field string) string) string {
-	var b strings.Builder
-	copied := 0 // so much of text is in b
-	for i := 0; i < len(text); {
-		end := i + 1
-		switch c := text[i]; {
-		case c == '\'':
-			end = i + 2 + strings.IndexByte(text[i+1:], '\'')
-		case c == '-' && strings.HasPrefix(text[i:], "--"):
-			if end = strings.IndexByte(text[i:], '\n'); end < 0 {
-				end = len(text) - i
-			}
-			end += i
-		case isNameByte(c) || c == '.':
-			dot := 0
-			for ; end < len(text) && (isNameByte(text[end]) || text[end] == '.' && end+1 < len(text) && text[end+1] != '.'); end++ {
-				if text[end] == '.' && dot == 0 {
-					dot = end
-				}
-			}
-			if c <= '9' { // a number, or a field of what is no name
+// tokenize returns the lines of a file. Lines after a comma are one with that before.
+func tokenize(file, text string) (lines []luaLine) {
+	number, line := 0, ""
+	for next := range strings.Lines(text) {
+		number++
+		if line != "" {
+			next = strings.TrimLeft(next, " ")
+		}
+		if line += strings.TrimRight(next, " \n"); strings.HasSuffix(line, ",") && !strings.Contains(line, "--") {
+			line += " "
+			continue
+		}
+		l := luaLine{file: file, number: number}
+		for rest := line; rest != ""; {
+			text := strings.TrimLeft(rest, " ")
+			if strings.HasPrefix(text, "--") {
+				l.comment = rest
 				break
 			}
-			name, field := text[i:end], ""
-			if dot > 0 {
-				name, field = text[i:dot], text[dot+1:end]
-			}
-			if word := replace(name, field); word != text[i:end] {
-				b.WriteString(text[copied:i])
-				b.WriteString(word)
-				copied = end
+			size := tokenSize(text)
+			l.tokens = append(l.tokens, token{rest[:len(rest)-len(text)], text[:size]})
+			rest = text[size:]
+		}
+		l.code = strings.Trim(strings.TrimSuffix(line, l.comment), " ")
+		lines, line = append(lines, l), ""
+	}
+	return lines
+}
+
+// tokenSize returns the length of the token with which text begins. A name has its fields, and a sign
+// is one character. TestRules refuses tokens for which that is wrong.
+func tokenSize(text string) int {
+	behind := strings.TrimLeft(text, "._0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
+	if text[0] == '\'' {
+		return len("''") + max(0, strings.IndexByte(text[1:], '\''))
+	}
+	return max(1, len(text)-len(behind))
+}
+
+// split returns the parts of a list that commas separate, or nil if a bracket is closed that it does not open.
+func split(list []token) (parts [][]token) {
+	depth, start := 0, 0
+	for i, t := range list {
+		switch t.text {
+		case "(", "{", "[":
+			depth++
+		case ")", "}", "]":
+			depth--
+		case ",":
+			if depth == 0 {
+				parts, start = append(parts, list[start:i]), i+1
 			}
 		}
-		i = end
+		if depth < 0 {
+			return nil
+		}
 	}
-	b.WriteString(text[copied:])
+	if len(list) == 0 {
+		return nil
+	}
+	return append(parts, list[start:])
+}
+
+// A scope is where lines are written: in a script, for one of its limits or bans, or for a call.
+type scope struct {
+	*strings.Builder
+
+	functions map[string]*luaFunction
+	values    map[string]string // of fields of limit, ban and script, and of constants_at
+	suffixes  map[string]string // what the ends _i and _b of names become
+	marks     map[string]bool   // whether lines with a mark are written
+	parts     map[string][]luaLine
+	each      map[string][]*scope // the limits and the bans
+	targets   []string            // of the call: where its function has these names, they get another
+}
+
+// write writes lines by the rules above.
+func (s *scope) write(lines []luaLine) {
+	for i := 0; i < len(lines); i++ {
+		l := lines[i]
+		comment, mark, isMarked := strings.Cut(l.comment, " -- ONLY ")
+		if on, known := s.marks[mark]; isMarked && !known {
+			l.refuse("there is no mark " + mark)
+		} else if isMarked && !on {
+			continue
+		}
+		name := strings.TrimPrefix(l.code+strings.TrimLeft(comment, " "), "-- ")
+		if each, ok := s.each[name]; ok {
+			begin := i + 1
+			i = begin + slices.IndexFunc(lines[begin:], func(l luaLine) bool { return strings.HasSuffix(l.comment, "-- END") })
+			for _, one := range each {
+				one.write(lines[begin:i])
+			}
+		} else if part, ok := s.parts[name]; ok {
+			s.write(part)
+		} else if !s.inline(l) {
+			s.WriteString(s.text(l, l.tokens) + comment + "\n")
+		}
+	}
+}
+
+// text returns tokens of l, with names and fields replaced.
+func (s *scope) text(l luaLine, tokens []token) string {
+	var b strings.Builder
+	for _, t := range tokens {
+		b.WriteString(t.spaces)
+		name, _, _ := strings.Cut(t.text, ".")
+		fields := t.text[len(name):]
+		if value, ok := s.values[t.text]; ok {
+			name, fields = value, ""
+			if strings.Contains(value, " ") { // it may stand within any expression
+				name = "(" + value + ")"
+			}
+		} else if name == "limit" || name == "ban" || name == "script" {
+			l.refuse(t.text + " has no value, and is no function")
+		}
+		end := name[max(0, len(name)-2):]
+		if number, ok := s.suffixes[end]; ok {
+			name = strings.TrimSuffix(name, end) + number
+		}
+		if name != "_" && slices.Contains(s.targets, name) {
+			name += "_"
+		}
+		b.WriteString(name + fields)
+	}
 	return b.String()
 }
 
-func isNameByte(c byte) bool {
-	return c == '_' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
-}
-
-// setFields returns text with the fields of a table replaced by their values.
-func setFields(text, table string, fields map[string]string) string {
-	return mapNames(text, func(name, field string) string {
-		if value, ok := fields[field]; ok && name == table {
-			return value
-		}
-		return dotted(name, field)
-	})
-}
-
-func dotted(name, field string) string {
-	if field == "" {
-		return name
+// inline writes the body of the function that l calls. It reports false if l calls none.
+func (s *scope) inline(l luaLine) bool {
+	at := slices.IndexFunc(l.tokens, func(t token) bool { return s.functions[t.text] != nil })
+	if at < 0 {
+		return false
 	}
-	return name + "." + field
-}
-
-// find returns a function of l or of its bases.
-func (l *luaFile) find(name string) (luaFunction, bool) {
-	f, ok := l.functions[name]
-	for i := 0; i < len(l.bases) && !ok; i++ {
-		f, ok = l.bases[i].find(name)
+	f, before, end := s.functions[l.tokens[at].text], l.tokens[:max(0, at-1)], len(l.tokens)-1
+	isLocal := l.tokens[0].text == "local"
+	if isLocal {
+		before = before[1:]
 	}
-	return f, ok
-}
-
-// inline returns text with each call of a function of l replaced by its body.
-func (l *luaFile) inline(text string) string {
-	var b strings.Builder
-	for {
-		start, local, targets, name, args, end := nextCall(text)
-		if end == 0 {
-			return b.String() + text
-		}
-		b.WriteString(text[:start])
-		if f, ok := l.find(name); ok {
-			b.WriteString(l.inline(f.call(local, targets, listed(args))))
-		} else if local {
-			b.WriteString("local " + strings.Join(targets, ", ") + "\n")
-		}
-		text = text[end:]
+	inner := *s
+	inner.targets = s.list(l, before)
+	arguments, results := s.list(l, l.tokens[min(at+2, end):end]), inner.list(l, f.results)
+	isWhole := (at == 0 || l.tokens[at-1].text == "=") && l.tokens[end].text == ")" && (arguments != nil || end == at+2) &&
+		!strings.Contains(strings.Join(inner.targets, ""), " ")
+	if !isWhole || len(arguments) < len(f.parameters) || !fit(results, len(inner.targets)) {
+		l.refuse(fmt.Sprintf("a call of %s is a whole line with %d arguments or more, and its results are assigned to names",
+			l.tokens[at].text, len(f.parameters)))
 	}
-}
-
-// nextCall finds the first statement of text that calls a function of `limit` or `ban`. Its end is 0
-// if there is none.
-func nextCall(text string) (start int, local bool, targets []string, name, args string, end int) {
-	for at := 0; ; at++ {
-		next := strings.Index(text[at:], "limit.")
-		if ban := strings.Index(text[at:], "ban."); next < 0 || ban >= 0 && ban < next {
-			next = ban
-		}
-		if next < 0 {
-			return 0, false, nil, "", "", 0
-		}
-		at += next
-		start = strings.LastIndexByte(text[:at], '\n') + 1
-		before := strings.TrimLeft(text[start:at], " ")
-		_, called, _ := strings.Cut(text[at:], ".")
-		open := strings.IndexByte(called, '(')
-		if open < 0 || strings.IndexFunc(called[:open], func(c rune) bool { return !isNameByte(byte(c)) }) >= 0 ||
-			before != "" && !strings.HasSuffix(before, " = ") {
-			continue
-		}
-		for head := start; strings.HasSuffix(text[:head], ",\n"); head = start { // the names stand on several lines
-			start = strings.LastIndexByte(text[:head-1], '\n') + 1
-		}
-		before = strings.TrimSuffix(strings.TrimSpace(text[start:at]), " =")
-		before, local = strings.CutPrefix(before, "local ")
-		name, end = called[:open], at+len(text[at:])-len(called)+open+1
-		first := end
-		for depth := 1; depth > 0; end++ {
-			switch text[end] {
-			case '(':
-				depth++
-			case ')':
-				depth--
-			}
-		}
-		return start, local, listed(before), name, text[first : end-1], end + len("\n")
+	if isLocal {
+		s.WriteString("local " + strings.Join(inner.targets, ", ") + "\n")
 	}
-}
-
-// call returns what stands for a statement that calls f.
-func (f luaFunction) call(local bool, targets, args []string) string {
-	var names, values, left, right []string
+	s.WriteString("do\n")
+	var names, values []string
 	for i, p := range f.parameters {
-		if p != "_" && i < len(args) && (p != args[i] || local && slices.Contains(targets, p)) {
-			names, values = append(names, p), append(values, args[i])
+		if p != "_" && (p != arguments[i] || slices.Contains(inner.targets, p)) {
+			names, values = append(names, inner.text(l, []token{{" ", p}})), append(values, arguments[i])
 		}
 	}
-	taken := slices.DeleteFunc(slices.Concat(names, f.locals), func(name string) bool { return !slices.Contains(targets, name) })
-	rename := func(text string) string {
-		if len(taken) == 0 {
-			return text
-		}
-		return mapNames(text, func(name, field string) string {
-			if slices.Contains(taken, name) {
-				name += "_"
-			}
-			return dotted(name, field)
-		})
+	if names != nil {
+		s.WriteString("local" + strings.Join(names, ",") + " = " + strings.Join(values, ", ") + "\n")
 	}
-	text, before := rename(f.body), ""
-	var assigned strings.Builder
-	if len(names) > 0 {
-		text = "local " + rename(strings.Join(names, ", ")) + " = " + strings.Join(values, ", ") + "\n" + text
-	}
-	oneByOne := true // no value depends on what is assigned before
-	for i, result := range f.results[:min(len(f.results), len(targets))] {
-		if result = rename(result); targets[i] != "_" && targets[i] != result {
-			mapNames(result, func(name, _ string) string {
-				oneByOne = oneByOne && !slices.Contains(left, name)
-				return ""
-			})
-			left, right = append(left, targets[i]), append(right, result)
-			assigned.WriteString(targets[i] + " = " + result + "\n")
+	inner.write(f.body)
+	results = append(results, slices.Repeat([]string{"nil"}, len(inner.targets))...)
+	for i, target := range inner.targets {
+		if target != "_" && target != results[i] && !(isLocal && results[i] == "nil") {
+			s.WriteString(target + " = " + results[i] + "\n")
 		}
 	}
-	if !oneByOne {
-		assigned.Reset()
-		assigned.WriteString(strings.Join(left, ", ") + " = " + strings.Join(right, ", ") + "\n")
+	s.WriteString("end\n")
+	return true
+}
+
+// fit reports whether results can be assigned to so many targets. As in Lua, a result that is missing
+// is nil, and one too many is dropped. But neither may be a call: it would have any number of
+// results, or not be made.
+func fit(results []string, targets int) bool {
+	if n := len(results); n > targets {
+		return !strings.Contains(strings.Join(results[targets:], ""), "(")
+	} else if n > 0 && n < targets {
+		return !strings.HasSuffix(results[n-1], ")")
 	}
-	if local {
-		before = "local " + strings.Join(targets, ", ") + "\n"
-		if text == "" && len(left) == len(targets) {
-			return "local " + strings.Join(left, ", ") + " = " + strings.Join(right, ", ") + "\n"
-		}
+	return true
+}
+
+// list returns the texts of the parts of a list.
+func (s *scope) list(l luaLine, tokens []token) (texts []string) {
+	for _, part := range split(tokens) {
+		texts = append(texts, strings.TrimLeft(s.text(l, part), " "))
 	}
-	if text == "" {
-		return before + assigned.String()
-	}
-	return before + "do\n" + text + assigned.String() + "end\n"
+	return texts
 }

@@ -7,59 +7,88 @@ import (
 	"testing"
 )
 
-// TestInlineRules reads files with functions that cannot be inlined: each is refused.
-func TestInlineRules(t *testing.T) {
+// composed returns what the composer makes of lines that call functions of a file. It panics if the file breaks a rule.
+func composed(file, lines string) string {
+	f := parseLua("file", file, nil)
+	checkRules("file", file, f)
+	s := &scope{
+		Builder: &strings.Builder{}, functions: f.functions, suffixes: map[string]string{"_i": "_2"}, marks: map[string]bool{"SEVERAL": false, "ONCE": true},
+		values: map[string]string{"limit.field": "1 + 2", "limit.number": "7", "constants_at": "3"},
+	}
+	s.write(tokenize("decide", lines))
+	return s.String()
+}
+
+// TestRefused has the composer read what it cannot put together without a change of meaning.
+func TestRefused(t *testing.T) {
 	t.Parallel()
-	for name, c := range map[string]struct{ body, refused string }{
-		"return in a branch":      {"  if a then return 1 end\n  return 2\n", "returns before"},
-		"return in a loop":        {"  while a do\n    return 1\n  end\n  return 2\n", "returns before"},
-		"parameter":               {"  a = 1\n  return a\n", "parameter a"},
-		"parameter among others":  {"  local c\n  c, b = 1, 2\n  return c\n", "parameter b"},
-		"parameter in a branch":   {"  if b then a = 1 end\n  return a\n", "parameter a"},
-		"name within a line":      {"  if a then local c = b end\n  return a\n", "declares a name"},
-		"plain":                   {"  local c = a\n  if c then c = b end\n  return c\n", ""},
-		"field of a parameter":    {"  a.c = b\n  return a\n", ""},
-		"comparison":              {"  local c = a == b\n  return c\n", ""},
-		"return of its own":       {"  local function c()\n    if a then return 1 end\n    return 2\n  end\n  return c()\n", ""},
-		"return that is no code":  {"  local c = 'they return it' -- to return\n  return c\n", ""}, //nolint:dupword // Lua
-		"nothing to return":       {"  b()\n", ""},
-		"assignment in a comment": {"  -- a = b\n  return a\n", ""},
+	function := func(body string) string { return "-- A file.\n\nfunction limit.f(a, b)\n" + body + "end\n" }
+	plain := function("  local c = a + b\n  return c, a\n")
+	for name, c := range map[string]struct{ file, line, refused string }{
+		"call as the last result": {function("  return a, redis.call(b)\n"), "x, y, z = limit.f(1, 2)", "decide.lua:1: a call of limit.f"},
+		"call that is dropped":    {function("  return a, redis.call(b)\n"), "x = limit.f(1, 2)", "decide.lua:1: a call of limit.f"},
+		"call in a branch":        {plain, "if a then x, y = limit.f(1, 2) end", "decide.lua:1: a call of limit.f"},
+		"call in a loop":          {plain, "while a do limit.f(1, 2) end", "decide.lua:1: a call of limit.f"},
+		"call in an expression":   {plain, "x = 1 + limit.f(1, 2)", "decide.lua:1: a call of limit.f"},
+		"call before an operator": {plain, "x, y = limit.f(1, 2) + (3)", "decide.lua:1: a call of limit.f"},
+		"call as an argument":     {plain, "print(limit.f(1, 2))", "decide.lua:1: a call of limit.f"},
+		"comparison with a call":  {plain, "x, y == limit.f(1, 2)", "decide.lua:1: a call of limit.f"},
+		"call before brackets":    {"-- A file.\n\nfunction limit.f()\n  return 1\nend\n", "x = limit.f() + (3)", "decide.lua:1: a call of limit.f"},
+		"missing argument":        {plain, "x, y = limit.f(1)", "decide.lua:1: a call of limit.f is a whole line with 2 arguments"},
+		"function that is none":   {plain, "x, y = limit.g(1, 2)", "decide.lua:1: limit.g has no value, and is no function"},
+		"field that is none":      {plain, "x = limit.g", "decide.lua:1: limit.g has no value"},
+		"table itself":            {plain, "f(limit)", "decide.lua:1: limit has no value"},
+		"mark that is none":       {plain, "x = 1 -- ONLY SEVERLA", "decide.lua:1: there is no mark SEVERLA"},
+		"function on one line":    {"-- A file.\n\nfunction limit.f(a) return a end\n", "", "file.lua:3: the head of a function"},
+		"function without an end": {"-- A file.\n\nfunction limit.f(a)\n  return a\n", "", "file.lua:3: the head of a function"},
+		"end at another place":    {function("  if a then\n  b()\nend\n"), "", "file.lua:5: the first end"},
+		"return in a branch":      {function("  if a then return 1 end\n  return 2\n"), "", "file.lua:4: a function has one return"},
+		"return before the last":  {function("  return 1\n  b()\n"), "", "file.lua:4: a function has one return"},
+		"return with a comment":   {function("  return a, -- so\n    b\n"), "", "file.lua:4: a function has one return"},
+		"parameter":               {function("  a = 1\n  return a\n"), "", "file.lua:4: a function assigns to none of its parameters: a"},
+		"parameter among others":  {function("  local c\n  c, x[b], b = 1, 2, 3\n  return c\n"), "", "file.lua:5: a function assigns to none of its parameters: b"},
+		"second assignment":       {function("  c = 1 b = 2\n  return c\n"), "", "file.lua:4: a function assigns to none of its parameters: b"},
+		"semicolon":               {function("  c = 1; d = 2\n  return c\n"), "", "file.lua:4: no line has a double quote or a semicolon"},
+		"field in a table":        {function("  local c = { a = b }\n  return c\n"), "", "file.lua:4: no table has a field by name"},
+		"argument that it names":  {function("  local c, d = limit.f(c, 1)\n  return c\n"), "", "file.lua:4: a name that a line declares"},
+		"double quotes":           {function("  return \"a\"\n"), "", "file.lua:4: no line has a double quote"},
+		"escape":                  {function("  return '\\n'\n"), "", "file.lua:4: a string is on one line, and has no backslash"},
+		"open string":             {function("  return 'a\n"), "", "file.lua:4: a string is on one line"},
+		"long string":             {function("  return [[a]]\n"), "", "file.lua:4: no line has a long bracket"},
+		"long comment":            {function("  --[[ a ]]\n"), "", "file.lua:4: a comment is on one line"},
+		"name beside dots":        {function("  return 'x'..a\n"), "", "file.lua:4: spaces are around .."},
+		"name of the composer":    {function("  local c_ = 1\n  return c_\n"), "", "file.lua:4: no name ends with _"},
+		"helper after a limit": {
+			"-- A file.\n\nlocal function file(constants_at)\n  local limit = {}\n  local function helper() end\n", "",
+			"file.lua:5: only fields and functions of limit",
+		},
+		"statement after a function": {
+			"-- A file.\n\nfunction limit.f(a)\n  return a\nend\nlocal x = 1\n", "", "file.lua:6: only fields and functions of limit",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			refused := ""
-			func() {
-				defer func() {
-					if r := recover(); r != nil {
-						refused = r.(string)
-					}
-				}()
-				parseLua("file", "-- A file.\n\nfunction limit.f(a, b)\n"+c.body+"end\n")
-			}()
-			if c.refused == "" && refused != "" || !strings.Contains(refused, c.refused) {
-				t.Errorf("refused for %q, want %q", refused, c.refused)
+			text := ""
+			refused := refusal(func() { text = composed(c.file, c.line+"\n") })
+			if !strings.HasPrefix(refused, "algorithm: lua/"+c.refused) {
+				t.Errorf("refused for %q, want %q; composed: %s", refused, c.refused, text)
 			}
 		})
 	}
 }
 
-// TestInline inlines functions, and compares the text that stands in the place of their calls.
-func TestInline(t *testing.T) {
+// TestComposed compares what stands in the place of lines.
+func TestComposed(t *testing.T) {
 	t.Parallel()
-	//nolint:dupword // Lua declares a name, and then assigns to it
-	file := parseLua("file", `-- A file.
+	const file = `-- A file.
 
-local shared = 1
-
--- sum is inlined.
 function limit.sum(a, _, b)
   local x = a + b
   return x, a
 end
 
 function limit.twice(a)
-  local y
-  y = limit.sum(a, 0, a)
+  local y = limit.sum(a, 0, a)
   return y
 end
 
@@ -70,81 +99,51 @@ end
 function limit.act(a)
   redis.call('SET', a, 'x = a') -- a
 end
-`)
-	for name, c := range map[string]struct{ text, want string }{
+
+function limit.declares(a)
+  local c,
+    x = a, 1
+  local d local y = x
+  local function inner(z)
+    return z .. 'y' .. y
+  end
+  return y, inner(c), d
+end
+`
+	for name, c := range map[string]struct{ line, want string }{
 		"parameters":         {"p, q = limit.sum(1, f(2, 3), z)", "do\nlocal a, b = 1, z\n  local x = a + b\np = x\nq = a\nend"},
-		"same names":         {"p = limit.sum(a, 0, b)", "do\n  local x = a + b\np = x\nend"},
+		"same names":         {"p, q = limit.sum(a, 0, b)", "do\n  local x = a + b\np = x\nq = a\nend"},
 		"declared":           {"local p, q = limit.sum(a, 0, b)", "local p, q\ndo\n  local x = a + b\np = x\nq = a\nend"},
-		"name that is taken": {"x, a = limit.sum(a, 0, 2)", "do\nlocal b = 2\n  local x_ = a + b\nx = x_\nend"},
-		"own parameter":      {"local a = limit.sum(a, 0, b)", "local a\ndo\nlocal a_ = a\n  local x = a_ + b\na = x\nend"},
-		"call within":        {"p = limit.twice(3)", "do\nlocal a = 3\n  local y\ndo\nlocal b = a\n  local x = a + b\ny = x\nend\np = y\nend"},
-		"exchange":           {"b, a = limit.swap(a, b)", ""},
-		"exchange of others": {"a, b = limit.swap(a, b)", "a, b = b, a"},
-		"fewer results":      {"p, q, r = limit.swap(a, b)", "p = b\nq = a"},
-		"ignored result":     {"_, p = limit.swap(a, b)", "p = a"},
+		"name that is taken": {"x, a = limit.sum(a, 0, 2)", "do\nlocal a_, b = a, 2\n  local x_ = a_ + b\nx = x_\na = a_\nend"},
+		"call within":        {"p = limit.twice(3)", "do\nlocal a = 3\nlocal y\ndo\nlocal b = a\n  local x = a + b\ny = x\nend\np = y\nend"},
+		"exchange":           {"a, b = limit.swap(a, b)", "do\nlocal a_, b_ = a, b\na = b_\nb = a_\nend"},
+		"more arguments":     {"p, q = limit.swap(a, b, 5)", "do\np = b\nq = a\nend"},
+		"fewer results":      {"p, q, r = limit.swap(a, b)", "do\np = b\nq = a\nr = nil\nend"},
+		"fewer, declared":    {"local p, q, r = limit.swap(a, b)", "local p, q, r\ndo\np = b\nq = a\nend"},
+		"more results":       {"p = limit.swap(a, b)", "do\np = b\nend"},
+		"ignored result":     {"_, p = limit.swap(a, b)", "do\np = a\nend"},
 		"no result":          {"limit.act(k)", "do\nlocal a = k\n  redis.call('SET', a, 'x = a') -- a\nend"},
-		"several lines":      {"local p,\n  q = limit.swap(a,\n  b)", "local p, q = b, a"},
-		"missing":            {"p = limit.nothing(a)\nq()", "q()"},
-		"missing, declared":  {"local p, q = limit.nothing(a)", "local p, q"},
-		"field":              {"local p = limit.field + 1", "local p = limit.field + 1"},
+		"several lines":      {"local p,\n  q = limit.swap(a,\n  b)", "local p, q\ndo\np = b\nq = a\nend"},
+		"all that it declares": {
+			"x, y, z = limit.declares(d)",
+			"do\nlocal a = d\n  local c, x_ = a, 1\n  local d local y_ = x_\n  local function inner(z_)\n    return z_ .. 'y' .. y_\n  end\nx = y_\ny = inner(c)\nz = d\nend",
+		},
+		"in a comment":   {"-- p, q = limit.swap(a, b)", "-- p, q = limit.swap(a, b)"},
+		"in a string":    {"p = 'limit.swap(a, b)'", "p = 'limit.swap(a, b)'"},
+		"field":          {"p = 2 * limit.field", "p = 2 * (1 + 2)"},
+		"simple field":   {"p = KEYS[limit.number] -- limit.number", "p = KEYS[7] -- limit.number"},
+		"number":         {"p_i, q_i.err = x_i .. 'x_i', x.y_i", "p_2, q_2.err = x_2 .. 'x_i', x.y_i"},
+		"constants":      {"local p = ARGV[constants_at + 1]", "local p = ARGV[3 + 1]"},
+		"mark":           {"p = 1 -- ONLY ONCE\nq = 1 -- ONLY SEVERAL", "p = 1"},
+		"mark on a call": {"p, q = limit.swap(1, b) -- ONLY SEVERAL\nlimit.act(a) -- ONLY ONCE", "do\n  redis.call('SET', a, 'x = a') -- a\nend"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if got := strings.TrimSpace(file.inline(c.text + "\n")); got != c.want {
-				t.Errorf("%s\nis\n%s\nwant\n%s", c.text, got, c.want)
+			if got := strings.TrimSpace(composed(file, c.line+"\n")); got != c.want {
+				t.Errorf("%s\nis\n%s\nwant\n%s", c.line, got, c.want)
 			}
 		})
 	}
-	if file.shared != "local shared = 1\n" {
-		t.Errorf("shared: %q", file.shared)
-	}
-}
-
-// TestNames checks that no name of a constant is declared by what its functions are put into, and that each field that a file
-// uses has a value: Lua would find another value, or none.
-func TestNames(t *testing.T) {
-	t.Parallel()
-	for _, m := range everyKind() {
-		declared := map[string]bool{}
-		for _, l := range []*luaFile{holdsLua, bansLua} {
-			for _, f := range l.functions {
-				for _, name := range append(f.locals, f.parameters...) {
-					declared[name] = true
-				}
-			}
-		}
-		for line := range strings.Lines(readText("decide")) {
-			if names, ok := strings.CutPrefix(strings.TrimSpace(line), "local "); ok {
-				names, _, _ = strings.Cut(names, " =")
-				for _, name := range listed(names) {
-					declared[strings.TrimSuffix(name, "_i")] = true
-				}
-			}
-		}
-		constants, _, _ := strings.Cut(strings.TrimPrefix(strings.TrimSpace(m.lua.constants), "local "), " =")
-		for _, name := range listed(constants) {
-			if declared[name] {
-				t.Errorf("%s: the constant %s is another variable in lua/decide.lua, lua/holds.lua or lua/bans.lua", m.Name, name)
-			}
-		}
-		for _, f := range []Form{{}, {Own: true}, {Bans: Bans{1}}} {
-			for _, limits := range [][]Member{{m}, {m, m}} {
-				mapNames(Script(limits, f), func(name, field string) string {
-					if field != "" && (name == "limit" || name == "ban" || name == "script") {
-						t.Errorf("%s: %s.%s has no value", m.Name, name, field)
-					}
-					return ""
-				})
-			}
-		}
-	}
-}
-
-func everyKind() (all []Member) {
-	for _, k := range append([]*Kind{Calendar}, Kinds...) {
-		all = append(all, Member{Kind: k, Evaluator: k.New(Numbers{Count: 3, Period: 60_000_000, Burst: 3})})
-	}
-	return all
 }
 
 // TestCompiles has Lua read the scripts of as many limits as there may be: a function has at most 200 variables, and shares 60.
@@ -164,7 +163,7 @@ func TestCompiles(t *testing.T) {
 			groups[i] = Group{1, Bans{1, 2}}
 		}
 		for _, script := range []string{
-			Script(limits, Form{}), Script(limits, Form{Own: true, Undeclared: true, Bans: Bans{1, 2}}), Script(limits[:len(groups)], Form{Groups: groups}),
+			Script(limits, Form{}), Script(limits, Form{Own: true, Undeclared: true, Groups: []Group{{len(limits), Bans{1, 2}}}}), Script(limits[:len(groups)], Form{Groups: groups}),
 		} {
 			command := exec.Command(compiler, "-p", "-")
 			command.Stdin = strings.NewReader(script)

@@ -9,7 +9,7 @@ import (
 var LeakyBucket = &Kind{
 	Name: "leaky_bucket", Tag: "leaky", Bursts: true, Debt: true, Validate: validateBucket, New: newQueue,
 	Delays: true, Unleasable: "its units are places in a queue", DefaultBurst: drainedInOneSecond,
-	lua: readLua("leaky_bucket", holdsLua),
+	lua: readLua("leaky_bucket", bucketLua),
 }
 
 // maxFree is how many free places a queue keeps. Beyond that the latest stay gaps.

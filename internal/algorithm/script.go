@@ -19,8 +19,9 @@ var (
 	//go:embed lua/undeclared.lua
 	undeclaredLua string
 
-	preludeLua = readLua("prelude")
-	holdsLua   = readLua("holds")
+	preludeLua = readLua("prelude", nil)
+	decideLua  = readLua("decide", nil)
+	holdsLua   = readLua("holds", nil)
 	bansLua    = readLua("bans", holdsLua)
 )
 
@@ -55,14 +56,13 @@ type Form struct {
 	// one is their number. So they may be in several hash slots of one server of a Cluster. Such a
 	// script is for several decisions: for one it could not reply the error.
 	Undeclared bool
-	// Bans: those of the limiter, whose key comes after those of the limits.
-	Bans Bans
-	// Groups are the limiters whose limits are decided together, each on a key and a cost of its
-	// own; nil for one limiter. Each has its Bans, whose keys come after those of all limits.
+	// Groups say whose denial bans which key. They may be nil if no limiter has Bans.
 	Groups []Group
 }
 
-// A Group is one of several limiters, of those that a script decides together.
+// A Group is the limits of one limiter, among all that a script decides on. To the script each limit
+// has a key and a cost of its own, whether it is one of several of a limiter, or its limiter decides
+// together with others: only bans belong to a Group. The keys of bans come after those of all limits.
 type Group struct {
 	Limits int // how many it has
 	Bans   Bans
@@ -70,204 +70,130 @@ type Group struct {
 
 // Script returns the script of limits.
 func Script(limits []Member, f Form) string {
-	c := &composer{form: f, limits: limits, groups: f.Groups}
-	if c.groups == nil {
-		c.groups = []Group{{len(limits), f.Bans}}
-	}
-	constants, costs, slots, bans, wide := 0, 0, false, 0, false
-	for _, m := range limits {
-		constants, slots, wide = constants+len(m.Constants()), slots || m.Slots, wide || m.Delays && len(limits) > 1
-		if !m.Slots {
-			costs += len(m.Cost(nil, 0))
+	c := newComposer(limits, f)
+	for _, g := range c.form.Groups {
+		for range g.Limits {
+			c.addLimit(g)
 		}
-	}
-	for _, g := range c.groups {
 		if g.Bans != nil {
-			bans++
+			c.addBan(g.Bans)
 		}
 	}
-	c.each, c.behind = replyLen, bans
-	if wide {
-		c.each = otherReplyLen
+	c.WriteString(Clock + "\n")
+	if f.Undeclared {
+		c.WriteString(undeclaredLua + "\n")
 	}
-	zeros, first := c.each*len(limits), 1+constants
-	if !wide { // else what fails replies fewer
-		zeros += banReplyLen * bans
-	}
-	if f.Own {
-		c.behind, first = bans+constants, 1
-	}
-	plain, other := 1+costs+c.behind, otherWidth+otherWidthEach*len(limits)+c.behind
-	numbers := map[string]int{
-		"limits": len(limits), "size": len(limits) + bans, "plain": plain, "other": other, "renewal": other + len(limits), "costs": costs,
-		"costs_end": plain - 2, "first_call": first,
-	}
-	c.fields = map[string]string{
-		"own": strconv.FormatBool(f.Own), "slots": strconv.FormatBool(slots), "wide": strconv.FormatBool(wide),
-		"zeros": strings.Repeat("0, ", zeros) + strings.Repeat("nil, ", 3*len(limits)), "versions": "'" + versions + "'",
-	}
-	for name, n := range numbers {
-		c.fields[name] = strconv.Itoa(n)
-	}
-	return c.compose(constants)
+	c.write(decideLua.shared)
+	return c.String()
 }
 
 // A composer puts a script together.
 type composer struct {
-	form   Form
-	limits []Member
-	groups []Group
-	each   int               // integers of the reply to a plain decision, for each limit
-	behind int               // arguments behind each call
-	fields map[string]string // of `script`
+	*scope // of the script
+
+	form           Form
+	limits         []Member
+	constants      int // how many arguments the constants of all limits are
+	behind         int // how many arguments stand behind those of the limits in each call
+	reply          int // how many integers a plain decision replies for each limit
+	next, at, cost int // the next limit to be added; and the positions of its constants, and of its cost in a call
+	included       map[*luaFile]bool
 }
 
-// A part of lua/decide.lua stands once in a script, or once for each limit or limiter with bans.
-type part struct{ each, text string }
-
-// driver are the parts of lua/decide.lua, of a script with one limit and of one with several.
-var driver = [2][]part{parts(" -- SEVERAL\n"), parts("")}
-
-// parts returns the parts of lua/decide.lua without the lines that end with a mark.
-func parts(mark string) (all []part) {
-	var text strings.Builder
-	each := ""
-	for line := range strings.Lines(readText("decide")) {
-		next, isEach := strings.CutPrefix(strings.TrimSpace(line), "-- EACH ")
-		switch {
-		case isEach || strings.TrimSpace(line) == "-- END":
-			all = append(all, part{each, text.String()})
-			text.Reset()
-			each = next
-			if !isEach {
-				each = ""
-			}
-		case mark == "" || !strings.HasSuffix(line, mark):
-			text.WriteString(strings.Replace(line, " -- SEVERAL\n", "\n", 1))
-		}
+// newComposer returns a composer to which the limits and bans are yet to be added.
+func newComposer(limits []Member, f Form) *composer {
+	c := &composer{form: f, limits: limits, reply: replyLen, at: 1, cost: 1, included: map[*luaFile]bool{bansLua: true}}
+	if f.Groups == nil {
+		c.form.Groups = []Group{{Limits: len(limits)}}
 	}
-	return append(all, part{"", text.String()})
-}
-
-// A text is that of a limit or of a ban of a script: where its numbers and values are put in.
-type text struct {
-	*luaFile
-
-	table     string            // limit or ban
-	suffixes  map[string]string // what the names end with that end with _i and _b
-	fields    map[string]string
-	constants string
-}
-
-func (t text) of(part string) string {
-	part = mapNames(strings.ReplaceAll(part, "-- LIMIT\n", t.constants), func(name, field string) string {
-		if i := len(name) - 2; i > 0 {
-			if suffix, ok := t.suffixes[name[i:]]; ok {
-				name = name[:i] + suffix
-			}
-		}
-		return dotted(name, field)
-	})
-	return setFields(t.inline(part), t.table, t.fields)
-}
-
-// compose returns the script. Where it has one limit, names have no number, and the constants are
-// given names once: before the calls, or in each if they have constants of their own.
-//
-//nolint:funlen,gocognit // it says in one piece what stands where in a script
-func (c *composer) compose(constants int) string {
-	limits, bans := make([]text, 0, len(c.limits)), []text(nil)
-	shared, holds, once, first, costs := preludeLua.shared, "", "", 1, 1
-	group, left := 0, c.groups[0].Limits
-	for i, m := range c.limits {
-		for ; left == 0; left = c.groups[group].Limits {
-			group++
-		}
-		left--
-		at, suffix, file := strconv.Itoa(first), "", m.lua
-		if c.form.Own {
-			at = fmt.Sprintf("at + width - %d", constants-first+1)
-		}
-		if len(c.limits) > 1 {
-			suffix = "_" + strconv.Itoa(i+1)
-		}
-		if len(c.groups[group].Bans) > 0 && !m.Slots { // slots never deny by what is charged
-			file = &luaFile{bases: []*luaFile{m.lua, bansLua}}
-		}
-		t := text{file, "limit", map[string]string{"_i": suffix, "_b": "_" + strconv.Itoa(c.bansBefore(group)+1)}, map[string]string{
-			"stores_log": "false", "drains": "false", "delays": "false", "first": at,
-		}, ""}
-		for name, n := range map[string]int{
-			"number": i + 1, "position": costs, "reply": i * c.each, "wide_reply": i * otherReplyLen, "handle": otherWidth + otherWidthEach*i,
-			"duration": otherWidth + otherWidthEach*len(c.limits) + i,
-		} {
-			t.fields[name] = strconv.Itoa(n)
-		}
-		maps.Copy(t.fields, m.lua.fields)
-		t.constants = mapNames(m.lua.constants, func(name, field string) string {
-			if name == "at" {
-				return at
-			}
-			return dotted(name, field)
-		})
-		if len(c.limits) == 1 {
-			once, t.constants = t.constants, ""
-		}
-		limits = append(limits, t)
-		for _, l := range append(slices.Clone(m.lua.bases), m.lua) {
-			if l != holdsLua && !strings.Contains(shared, l.shared) {
-				shared += l.shared
-			}
-		}
+	costs, bans, slots, wide := 0, 0, false, false
+	for _, m := range limits {
+		c.constants, slots, wide = c.constants+len(m.Constants()), slots || m.Slots, wide || m.Delays && len(limits) > 1
 		if !m.Slots {
-			holds = holdsLua.shared
+			costs += len(m.Cost(nil, 0))
 		}
-		first, costs = first+len(m.Constants()), costs+len(m.Cost(nil, 0))
 	}
-	for _, g := range c.groups {
+	for _, g := range c.form.Groups {
 		if g.Bans != nil {
-			number := len(bans) + 1
-			bans = append(bans, text{bansLua, "ban", map[string]string{"_b": "_" + strconv.Itoa(number)}, map[string]string{
-				"levels":  "{ " + strings.Trim(strings.ReplaceAll(fmt.Sprint([]int64(g.Bans)), " ", ", "), "[]") + " }",
-				"longest": strconv.FormatInt(MaxBan, 10), "key": strconv.Itoa(len(c.limits) + number), "flag": strconv.Itoa(c.behind - number + 1),
-			}, ""})
+			bans++
 		}
 	}
-	before, inCall := once, ""
-	if c.form.Own {
-		before, inCall = "", once
+	zeros, first := banReplyLen*bans, 1+c.constants
+	if wide {
+		c.reply, zeros = otherReplyLen, 0 // a call that fails replies fewer
 	}
-	places := strings.NewReplacer("  -- PRELUDE\n", shared, "        -- HOLDS\n", holds, "  -- LIMIT ONCE\n", before, "    -- LIMIT OF CALL\n", inCall)
-	var b strings.Builder
-	for _, p := range driver[min(1, len(c.limits)-1)] {
-		switch p.each {
-		case "LIMIT":
-			for _, t := range limits {
-				b.WriteString(t.of(p.text))
-			}
-		case "BAN":
-			for _, t := range bans {
-				b.WriteString(t.of(p.text))
-			}
-		default:
-			b.WriteString(places.Replace(p.text))
-		}
+	if c.behind = bans; f.Own {
+		first, c.behind = 1, bans+c.constants
 	}
-	script := Clock + "\n"
-	if c.form.Undeclared {
-		script += undeclaredLua + "\n"
+	plain, other := 1+costs+c.behind, otherWidth+otherWidthEach*len(limits)+c.behind
+	c.scope = &scope{
+		Builder: &strings.Builder{},
+		values: map[string]string{
+			"script.own": strconv.FormatBool(f.Own), "script.slots": strconv.FormatBool(slots), "script.wide": strconv.FormatBool(wide),
+			"script.versions": "'" + versions + "'", "script.first_call": strconv.Itoa(first),
+			"script.limits": strconv.Itoa(len(limits)), "script.keys": strconv.Itoa(len(limits) + bans),
+			"script.plain": strconv.Itoa(plain), "script.costs": strconv.Itoa(costs), "script.costs_end": strconv.Itoa(plain - 2),
+			"script.other": strconv.Itoa(other), "script.renewal": strconv.Itoa(other + len(limits)),
+			"script.zeros": "{ " + strings.Repeat("0, ", zeros+c.reply*len(limits)) + strings.Repeat("nil, ", 3*len(limits)) + "}",
+		},
+		marks: map[string]bool{"SEVERAL": len(limits) > 1, "ONCE": len(limits) == 1 && !f.Own, "CALL": len(limits) == 1 && f.Own},
+		parts: map[string][]luaLine{"PRELUDE": slices.Clone(preludeLua.shared), "HOLDS": nil},
+		each:  map[string][]*scope{"EACH LIMIT": nil, "EACH BAN": nil},
 	}
-	return script + setFields(b.String(), "script", c.fields)
+	return c
 }
 
-// bansBefore returns how many limiters before a group have bans.
-func (c *composer) bansBefore(group int) (n int) {
-	for _, g := range c.groups[:group] {
-		if g.Bans != nil {
-			n++
-		}
+// add adds a limit or a ban with the functions of a file, and with values of its own.
+func (c *composer) add(each string, file *luaFile, numbers map[string]int) *scope {
+	s := *c.scope
+	s.functions, s.values, s.marks = file.functions, maps.Clone(c.values), maps.Clone(c.marks)
+	maps.Copy(s.values, file.fields)
+	for name, n := range numbers {
+		s.values[name] = strconv.Itoa(n)
 	}
-	return n
+	c.each[each] = append(c.each[each], &s)
+	return &s
+}
+
+// addLimit adds the next limit, which is one of a group.
+func (c *composer) addLimit(g Group) {
+	i, m := c.next, c.limits[c.next]
+	s := c.add("EACH LIMIT", m.lua, map[string]int{
+		"limit.number": i + 1, "limit.first": c.at, "limit.position": c.cost, "limit.reply": i * c.reply, "limit.wide_reply": i * otherReplyLen,
+		"limit.handle": otherWidth + otherWidthEach*i, "limit.duration": otherWidth + otherWidthEach*len(c.limits) + i,
+	})
+	s.values["constants_at"] = strconv.Itoa(c.at)
+	if c.form.Own {
+		s.values["constants_at"] = fmt.Sprintf("at + width - %d", c.constants-c.at+1)
+	}
+	s.suffixes = map[string]string{"_i": "_" + strconv.Itoa(i+1), "_b": "_" + strconv.Itoa(len(c.each["EACH BAN"])+1)}
+	if len(c.limits) == 1 {
+		s.suffixes["_i"] = ""
+	}
+	s.marks["BANS"] = len(g.Bans) > 0 && !m.Slots // slots never deny because of what is charged
+	s.parts = map[string][]luaLine{"CONSTANTS": m.lua.constants}
+	if !m.Slots {
+		c.parts["HOLDS"] = holdsLua.shared
+	}
+	c.include(m.lua)
+	c.next, c.at, c.cost = i+1, c.at+len(m.Constants()), c.cost+len(m.Cost(nil, 0))
+}
+
+// include adds what a file shares to the script, once.
+func (c *composer) include(file *luaFile) {
+	if !c.included[file] {
+		c.included[file] = true
+		c.include(file.base)
+		c.parts["PRELUDE"] = append(c.parts["PRELUDE"], file.shared...)
+	}
+}
+
+// addBan adds the bans of a group, whose limits have been added.
+func (c *composer) addBan(bans Bans) {
+	number := len(c.each["EACH BAN"]) + 1
+	s := c.add("EACH BAN", bansLua, map[string]int{"ban.longest": MaxBan, "ban.key": len(c.limits) + number, "ban.flag": c.behind - number + 1})
+	s.values["ban.levels"] = "{ " + strings.Trim(strings.ReplaceAll(fmt.Sprint([]int64(bans)), " ", ", "), "[]") + " }"
+	s.suffixes = map[string]string{"_b": "_" + strconv.Itoa(number)}
 }
 
 // otherWidth is how many arguments a call takes that is no plain decision, and otherWidthEach how

@@ -8,7 +8,7 @@ import (
 // latter are weighted by the part of that window which lies within the last period.
 var SlidingWindowCounter = &Kind{
 	Name: "sliding_window_counter", Tag: "counter", New: newCounter,
-	lua: readLua("sliding_window_counter", holdsLua),
+	lua: readLua("sliding_window_counter", bansLua),
 }
 
 // A counter decides for [SlidingWindowCounter].

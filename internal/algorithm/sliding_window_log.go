@@ -9,7 +9,7 @@ import (
 // SlidingWindowLog remembers when each charge was made, and of how many units.
 var SlidingWindowLog = &Kind{
 	Name: "sliding_window_log", Tag: "log", Validate: validateLog, New: newLog,
-	lua:  readLua("sliding_window_log", holdsLua),
+	lua:  readLua("sliding_window_log", bansLua),
 	work: workOfLog,
 }
 

@@ -85,7 +85,7 @@ type Store struct {
 func NewStore(client Client, c Config) *Store {
 	s := &Store{
 		Config: c, servers: serversOf(client, c.Timeout), head: c.Prefix + ":" + c.Limiter + ":{", number: storeNumber.Add(1),
-		limits: c.Limits.limits, form: algorithm.Form{Bans: c.Limits.bans}, timed: c.Limits.timed,
+		limits: c.Limits.limits, form: algorithm.Form{Groups: []algorithm.Group{{Limits: len(c.Limits.limits), Bans: c.Limits.bans}}}, timed: c.Limits.timed,
 	}
 	if s.Clock == nil {
 		s.Clock = time.Now
@@ -107,8 +107,8 @@ func (s *Store) Scripts() (call, batch, mixed string) {
 
 // init makes the scripts, deadlines and batcher of a Store whose limits are known.
 func (s *Store) init() {
-	for _, part := range s.stores {
-		if part.form.Bans != nil {
+	for _, g := range s.form.Groups {
+		if g.Bans != nil {
 			s.limitersWithBans++
 		}
 	}

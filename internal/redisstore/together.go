@@ -112,7 +112,7 @@ func newTogether(parts []Part) *Store {
 		}
 		s.MaxBatch = min(s.MaxBatch, part.MaxBatch)
 		s.stores, s.limits = append(s.stores, part), append(s.limits, part.limits...)
-		s.form.Groups = append(s.form.Groups, algorithm.Group{Limits: len(part.limits), Bans: part.form.Bans})
+		s.form.Groups = append(s.form.Groups, part.form.Groups...)
 	}
 	s.init()
 	return s

@@ -1,27 +1,27 @@
--- calendar: a fixed window whose windows are those of a calendar.
+-- calendar.lua counts the units in the windows of a calendar. Except for that, it is a fixed window.
 --
--- Stored: a string, 'W1 used opened': the units used in a window, and when it was charged first, in
+-- Stored: a string, 'W1 used opened': the units used in a window, and the instant of its first charge in
 -- microseconds. The units count if `opened` is not before the start of the current window, which the
--- sender gives. No window is stored, so senders with different time zone data do not reset each
--- other's counts again and again.
--- Constants: the limit; the period, which no window is longer than; and the windows around the
--- sender's time: one is from `from` to `to`, the one before it begins at `previous`, and the one
--- after it ends at `after`. Cost: the units.
--- Observed: used (a), opened (b), and how long after that the window ends (c), which may be negative
--- after a step back. Beside them the digits of `opened` (x), if it is stored.
+-- sender gives. The window itself is not stored, so that senders with different time zone data do not
+-- reset each other's counts again and again.
+-- Constants: the limit; the period, which is as long as the longest window; and the windows around the
+-- sender's time: one lasts from `from` to `to`, the one before it begins at `previous`, and the one after
+-- it ends at `after`.
+-- Cost: the units.
+-- Observed: used (a), opened (b), and how long after that the window ends (c), which may be negative if the
+-- clock has stepped back; and the digits of `opened` if they are stored (x).
 
--- calendar returns a limit whose constants begin at ARGV[at].
-local function calendar(at)
-  local count, period, previous = ARGV[at] + 0, ARGV[at + 1] + 0, ARGV[at + 2] + 0
-  local from, to, after = ARGV[at + 3] + 0, ARGV[at + 4] + 0, ARGV[at + 5] + 0
-  local limit = fixed_window(at) -- it has what is not written here
+local function calendar(constants_at)
+  local count, period, previous = ARGV[constants_at] + 0, ARGV[constants_at + 1] + 0, ARGV[constants_at + 2] + 0
+  local from, to, after = ARGV[constants_at + 3] + 0, ARGV[constants_at + 4] + 0, ARGV[constants_at + 5] + 0
+  local limit = fixed_window(constants_at)
   limit.window = period
 
   function limit.numbers(position)
     for i = position, position + 5 do ARGV[i] = ARGV[i] + 0 end
   end
 
-  -- The sender is to hear of a clock that is wrong.
+  -- check raises an error, which the sender gets, if one of the two clocks is wrong.
   function limit.check(now)
     if now < previous or now >= after then error('the clock of redis or of this process is wrong by more than a window of the calendar', 0) end
   end

@@ -1,17 +1,18 @@
--- fixed_window counts the units in windows.
+-- fixed_window.lua counts the units in windows.
 --
--- Stored: a string, 'F1 used opened': the units used in a window, and when it was charged first, in
--- microseconds. The window begins then, or if it is aligned at the last multiple of the period. After
--- a reset the same window has another `opened`.
--- Constants: the limit, the period, and a form: 'first' for a window that begins with its first
--- request, 'aligned' for an aligned one. Cost: the units.
--- Observed: used (a), opened (b), and how long after that the window ends (c). Beside them the digits
--- of `opened` (x), if it is stored.
+-- Stored: a string, 'F1 used opened': the units used in a window, and the instant of its first charge in
+-- microseconds. The window begins at that instant, or if it is aligned, at the last multiple of the period.
+-- After a reset the same window has another `opened`.
+-- Constants: the limit, the period, and a form: 'first' for a window that begins with its first request,
+-- or 'aligned'.
+-- Cost: the units.
+-- Observed: used (a), opened (b), and how long after that the window ends (c); and the digits of `opened`
+-- if they are stored (x).
 
--- fixed_window returns a limit whose constants begin at ARGV[at].
-local function fixed_window(at)
-  local count, period, form = ARGV[at] + 0, ARGV[at + 1] + 0, ARGV[at + 2]
-  local limit = { window = period }
+local function fixed_window(constants_at)
+  local count, period, form = ARGV[constants_at] + 0, ARGV[constants_at + 1] + 0, ARGV[constants_at + 2]
+  local limit = {}
+  limit.window = period
 
   function limit.numbers(position)
     ARGV[position], ARGV[position + 1] = ARGV[position] + 0, ARGV[position + 1] + 0
@@ -62,7 +63,7 @@ local function fixed_window(at)
     return period
   end
 
-  -- It subtracts the units from the window that was opened at `handle`, if that is the current one.
+  -- refund subtracts the units from the window that was opened at `handle`, if that is the current one.
   function limit.refund(units, handle, _, _, a, b)
     return b == handle and a > units, b == handle and a <= units, -units, 0
   end

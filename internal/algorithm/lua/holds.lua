@@ -1,30 +1,31 @@
--- What decide.lua does with a limit if a call is more than a plain decision on a key without holds:
--- `look` finds out what there is, and `act` does what the call asks for. Both are functions of each
--- limit whose units are charged; slots have their own.
+-- holds.lua has the functions with which the slow branch of decide.lua handles a limit: look finds out
+-- what is stored, and act does what the call asks for. They are the same for every algorithm that
+-- charges its units. Slots are never charged, and in_flight.lua has these functions of its own.
 --
--- Stored: the record of the holds of a limit, behind the string of the algorithm, or as the member of
--- its log with the score +inf. It is '|H1 id charged held first', ' expiry:units' for each hold but
--- the first, and of a bucket '@count/period', the fastest rate at which they were reserved. `id`
--- tells these holds from those of another time, after the state was lost; `charged` is the latest
--- expiry that was charged; `held` is the sum of all units, and `first` the first expiry, or 0. All
--- units that expire at one instant are together, in order of expiry. There are at most 64 of them, 128
--- numbers: about eight for each duration of holds in use. A text that is longer than they can be is
--- foreign, and so is one with more units than any limit has.
--- Decisions read the head alone, so it decides: where what follows contradicts it, all units expire
--- at `first`.
+-- Stored: the record of the holds of a limit. It stands behind the string of the algorithm, or is the
+-- member of its log with the score +inf. The record is
+--   '|H1 id last_charged held first', ' expiry:units' for each hold but the first, and '@count/period'
+-- `id` differs from that of the holds that a key had before its state was lost. `last_charged` is the
+-- latest expiry of a hold that has been charged. `held` is the sum of all held units. `first` is the
+-- first expiry, or 0. All units that expire at one instant are one hold. The holds are in the order of
+-- their expiries, and there are at most 64 of them: about eight for each duration of holds in use.
+-- 'count/period' is the fastest rate at which they were reserved; only buckets have it.
+-- A record is foreign if it is longer than 64 holds can be, or has more units than any limit. A plain
+-- decision reads the beginning only, so the beginning counts: if the holds behind it contradict it, all
+-- held units expire at `first`.
 
-local head = '|H1 ' .. whole .. ' ' .. whole .. ' ' .. whole .. ' ' .. whole
+local record_head = '|H1 ' .. whole .. ' ' .. whole .. ' ' .. whole .. ' ' .. whole
 
--- parse returns the head of a record, the text that follows and the rate, '' if there is none; or
--- nothing if the record is foreign.
+-- parse returns the id, last_charged, held and first of a record, the text of the holds behind them,
+-- and the rate or ''. It returns nothing if the record is foreign.
 function parse(text)
   if #text > 32 * 64 + 100 then return end
-  local id, charged, held, first, rest, rate = string.match(text, '^|H1 (%d+) (%d+) (%d+) (%d+)([ :%d]*)@?([/%d]*)$')
+  local id, last_charged, held, first, rest, rate = string.match(text, '^|H1 (%d+) (%d+) (%d+) (%d+)([ :%d]*)@?([/%d]*)$')
   if rate and rate ~= '' and not (#rate < 30 and string.find(rate, '^[1-9]%d*/[1-9]%d*$')) then return end
-  id, charged, held, first = tonumber(id or ''), tonumber(charged or ''), tonumber(held or ''), tonumber(first or '')
-  if not (id and charged and held and first) then return end -- miniredis: nil for a number of 20 digits
-  if id >= 2 ^ 53 or charged >= latest or held > 2 ^ 30 or first > latest then return end
-  if held > 0 and first > charged or held == 0 and first == 0 and rest == '' then return id, charged, held, first, rest, rate end
+  id, last_charged, held, first = tonumber(id or ''), tonumber(last_charged or ''), tonumber(held or ''), tonumber(first or '')
+  if not (id and last_charged and held and first) then return end -- miniredis: nil for a number of 20 digits
+  if id >= 2 ^ 53 or last_charged >= latest or held > 2 ^ 30 or first > latest then return end
+  if held > 0 and first > last_charged or held == 0 and first == 0 and rest == '' then return id, last_charged, held, first, rest, rate end
 end
 
 -- unfold returns the holds of a record in one list: expiry, units, expiry, units ...
@@ -41,294 +42,315 @@ function unfold(held, first, rest)
   return list
 end
 
--- fold returns the text of a record, '' if there is nothing to know.
-function fold(id, charged, held, list, rate)
-  if held == 0 and charged == 0 then return '' end
-  local text = string.format(head, id, charged, held, list[1] or 0)
+-- fold returns the text of a record. It is '' if there is nothing to remember.
+function fold(id, last_charged, held, list, rate)
+  if held == 0 and last_charged == 0 then return '' end
+  local text = string.format(record_head, id, last_charged, held, list[1] or 0)
   for i = 3, #list, 2 do text = text .. string.format(' ' .. whole .. ':' .. whole, list[i], list[i + 1]) end
   if held > 0 and rate ~= '' then text = text .. '@' .. rate end
   return text
 end
 
--- speed returns the units per microsecond of a rate, 'count/period'.
+-- speed returns the units per microsecond of a rate 'count/period'.
 function speed(rate)
   local count, per = string.match(rate, '^(%d+)/(%d+)$')
   return count / per
 end
 
--- fastest returns the faster of two rates.
-function fastest(rate, other)
-  if rate == other or speed(rate) > speed(other) then return rate end
-  return other
+-- fastest returns the faster one of two rates.
+function fastest(rate, second)
+  if rate == second or speed(rate) > speed(second) then return rate end
+  return second
 end
 
--- operation returns what an operation is for a limit, if that is another.
-function limit.operation(op)
-  return op
-end
+local function holds(limit)
+  limit.stores_log = false -- whether the algorithm stores a sorted set with an entry for each charge
+  limit.drains = false -- whether its units drain at a rate, so that held units keep the rate of their reservation
+  limit.delays = false -- whether what it admits may have to wait for its place in a queue
 
--- mistyped returns a foreign value for the error of reading a key of another type, and raises any
--- other error.
-function limit.mistyped(failure)
-  if not string.find(failure, 'WRONGTYPE', 1, true) then error(failure) end
-  return 'foreign'
-end
+  -- task returns the operation that an operation is for this limit. It is '9' if there is nothing to do.
+  function limit.task(op, _)
+    return op
+  end
 
--- check_version raises an error for a foreign value of a version that this one does not know: that is
--- of another process, which runs beside this one. If it counted as nothing, each of them would begin
--- afresh whenever it comes after the other. So it stays: docs/stored.md.
-function limit.check_version(wrong)
-  for version in string.gmatch('|' .. wrong, '|(%u%d%d?) ') do
-    if not string.find(script.versions, version, 1, true) then
-      error('a newer version of redislimit has stored ' .. version .. ' at this key: upgrade this process, or reset the key;', 0)
+  -- check does nothing: only a limit that has something to check defines it.
+  function limit.check(_)
+  end
+
+  -- pace returns the rate at which the units of a limit drain, 'count/period'. A limit that does not drain
+  -- needs neither this function nor the next one.
+  function limit.pace()
+    return ''
+  end
+
+  -- forced returns what to store in place of what charge has returned, and for how long that is needed, if
+  -- what is stored then drains at another rate. Otherwise it returns nothing.
+  function limit.forced()
+    return nil, nil
+  end
+
+  -- mistyped returns a foreign value for the error of reading a key of another type. It raises every
+  -- other error.
+  function limit.mistyped(failure)
+    if not string.find(failure, 'WRONGTYPE', 1, true) then error(failure) end
+    return 'foreign'
+  end
+
+  -- check_version raises an error if a foreign value has a version that this script does not know.
+  -- Such a value is from a newer process that runs beside this one. If it counted as nothing, each of the
+  -- two would begin afresh whenever it comes after the other. So the value stays: see docs/stored.md.
+  function limit.check_version(value)
+    for version in string.gmatch('|' .. value, '|(%u%d%d?) ') do
+      if not string.find(script.versions, version, 1, true) then
+        error('a newer version of redislimit has stored ' .. version .. ' at this key: upgrade this process, or reset the key;', 0)
+      end
     end
   end
-end
 
--- replace makes room for a log at a key with a foreign value, and for its record, which is to be
--- stored again. It returns the error of Redis.
-function limit.replace(key)
-  local done = redis.pcall('SET', key, '', 'PX', 1000)
-  if not done.err then redis.call('DEL', key) end
-  return done.err
-end
+  -- replace removes a foreign value from the key of a log. It begins with a write that Redis refuses if
+  -- its memory is full. The caller stores the record again. replace returns the error of Redis.
+  function limit.replace(key)
+    local done = redis.pcall('SET', key, '', 'PX', 1000)
+    if not done.err then redis.call('DEL', key) end
+    return done.err
+  end
 
--- close writes what has changed: what is charged (`stored`, if that is a string), and the record. The
--- former is needed until `needed_until`, or not at all if that is nil. `written` is the record that is
--- at the key. close returns the error of Redis and the record.
-function limit.close(key, stored, now, needed_until, written, own, last_charged, sum, soonest, others, rate, holds)
-  local last, record, problem = soonest, written, nil
-  if holds then
-    last = holds[#holds - 1]
-    record = fold(own, last_charged, sum, holds, rate)
-  elseif others ~= '' then
-    last = math.min(tonumber(string.match(string.sub(others, -32), ' (%d+):%d+$') or '') or latest, latest)
-  end
-  -- The key is kept until all held units have been charged, and what is charged then is not needed any
-  -- more.
-  if sum > 0 then
-    local longer
-    longer = limit.tail(sum, rate)
-    last = math.max(needed_until or now, last) + longer
-  else
-    last = needed_until or now
-  end
-  if not limit.stores_log then
-    -- Beside a record a window that has ended stays, too: if the clock steps back, it is open again.
-    if needed_until or record ~= '' then
-      local ttl = string.format(whole, math.max(0, last - now) / 1000 + grace + 1)
-      problem = redis.pcall('SET', key, (stored or '') .. record, 'PX', ttl).err
+  -- close writes what has changed. `stored` is the text of what is charged; a log has written that
+  -- itself. It is needed until `needed_until`, or not at all if that is nil. `record` is the record that
+  -- is at the key, and `list` what is held now, as unfold returns it, or nil if that has not changed. close
+  -- returns the error of Redis, and the record that is at the key afterwards.
+  function limit.close(key, stored, now, needed_until, record, id, last_charged, held, first, rest, rate, list)
+    local last, next_record, failure = first, record, nil
+    if list or held == 0 and last_charged == 0 then
+      last = list and list[#list - 1]
+      next_record = fold(id, last_charged, held, list, rate)
+    elseif rest ~= '' then
+      last = math.min(tonumber(string.match(string.sub(rest, -32), ' (%d+):%d+$') or '') or latest, latest)
+    end
+    -- The key is kept until all held units have been charged and their charges are not needed any more.
+    if held > 0 then
+      local longer = limit.tail(held, rate)
+      last = math.max(needed_until or now, last) + longer
     else
-      redis.call('DEL', key)
+      last = needed_until or now
     end
-  else
-    if record ~= written then
-      local added = record ~= '' and redis.pcall('ZADD', key, '+inf', record)
-      if type(added) == 'table' then problem = added.err end
-      if not problem and written ~= '' then redis.call('ZREM', key, written) end
-    end
-    -- An instant that has passed would remove the key at once, before what follows in this call.
-    if not problem and (written ~= '' or record ~= '') then
-      redis.call('PEXPIREAT', key, string.format(whole, math.max(last, now + 100000) / 1000 + 1))
-    end
-  end
-  return problem, record
-end
-
--- look reads the key, and charges each hold that has expired at the instant when it did. A Settle and
--- a renewal then take their units off their hold: `taken` is whether there was one. At last the
--- algorithm is asked on the units of a decision and all held ones together. `ask` is how many units
--- that is, beside the cost of a plain decision; and for a Settle, how many it charges.
-function limit.look(key, value, now, op, plain, decides, units, given, n, f, handle, expiry, err)
-  local stored, written, records, failure, strange = value, '', 0, err, nil
-  if limit.stores_log then
-    stored = stored or redis.pcall('ZRANGE', key, '-1', '-1', 'WITHSCORES')
-    if stored.err then
-      strange = limit.mistyped(stored.err)
-    end
-    if stored[2] == 'inf' then written = stored[1] end
-  else
-    if stored == nil then stored = redis.pcall('GET', key) end
-    if stored and stored.err then
-      stored = limit.mistyped(stored.err)
-    end
-    local bar = stored and string.find(stored, '|', 1, true)
-    if bar then written = string.sub(stored, bar) end
-  end
-  local own, last_charged, sum, soonest, others, rate = 0, 0, 0, 0, '', ''
-  if written ~= '' then
-    own, last_charged, sum, soonest, others, rate = parse(written)
-    if own then
-      if not limit.drains then rate = '' end
-      if limit.stores_log then
-        records = 1
-        stored = redis.pcall('ZRANGE', key, '-2', '-2', 'WITHSCORES')
+    if not limit.stores_log then
+      -- Beside a record a window that has ended stays, too: if the clock steps back, it is open again.
+      if needed_until or next_record ~= '' then
+        local ttl = string.format(whole, math.max(0, last - now) / 1000 + grace + 1)
+        failure = redis.pcall('SET', key, (stored or '') .. next_record, 'PX', ttl).err
       else
-        stored = #stored > #written and string.sub(stored, 1, -1 - #written)
+        redis.call('DEL', key)
       end
     else
-      written, own, last_charged, sum, soonest, others, rate = '', 0, 0, 0, 0, '', ''
+      if next_record ~= record then
+        local added = next_record ~= '' and redis.pcall('ZADD', key, '+inf', next_record)
+        if type(added) == 'table' then failure = added.err end
+        if not failure and record ~= '' then redis.call('ZREM', key, record) end
+      end
+      -- An instant that has passed would remove the key at once, before what follows in this call.
+      if not failure and (record ~= '' or next_record ~= '') then
+        redis.call('PEXPIREAT', key, string.format(whole, math.max(last, now + 100000) / 1000 + 1))
+      end
     end
-  end
-  if limit.drains and sum > 0 and rate == '' then
-    rate = limit.pace()
+    return failure, next_record
   end
 
-  local holds, needed_until = nil, nil
-  if sum == 0 and last_charged > 0 and last_charged + limit.window <= now then last_charged, holds = 0, {} end
-  if sum > 0 and soonest <= now and not failure then
-    holds = unfold(sum, soonest, others)
-    while holds[1] and holds[1] <= now and not failure do
-      local instant, due = table.remove(holds, 1), table.remove(holds, 1)
-      local _, t, a, b, c, foreign, x, y = limit.evaluate(stored, instant, 0, 0, key, records)
-      if foreign and op ~= '5' then
-        limit.check_version(foreign)
+  -- look reads the key and charges the holds that have expired, each at the instant at which it expired.
+  -- Then it evaluates: a decision is on its units and all held units together. It returns the error of
+  -- Redis; what evaluate returns; `stored`, the value of the algorithm without the record; and the record
+  -- and its parts. `value` is what was read before, or nil. `n` and `f` are the cost of a plain decision.
+  function limit.look(key, value, now, task, units, n, f)
+    local stored, record, records, failure, strange = value, '', 0, nil, nil
+    if limit.stores_log then
+      stored = stored or redis.pcall('ZRANGE', key, '-1', '-1', 'WITHSCORES')
+      if stored.err then
+        strange = limit.mistyped(stored.err)
       end
-      if foreign and limit.stores_log then
-        failure = limit.replace(key)
-        records, written = 0, ''
+      if stored[2] == 'inf' then record = stored[1] end
+    else
+      if stored == nil then stored = redis.pcall('GET', key) end
+      if stored and stored.err then
+        stored = limit.mistyped(stored.err)
       end
-      local cost, part = limit.bound(due, a)
-      if not failure then
-        local text, lasts = limit.charge(instant, cost, part, t, a, b, c, x, y, key, records)
+      local bar = stored and string.find(stored, '|', 1, true)
+      if bar then record = string.sub(stored, bar) end
+    end
+    local id, last_charged, held, first, rest, rate = 0, 0, 0, 0, '', ''
+    if record ~= '' then
+      id, last_charged, held, first, rest, rate = parse(record)
+      if id then
+        if not limit.drains then rate = '' end
         if limit.stores_log then
-          stored = redis.pcall('ZRANGE', key, -1 - records, -1 - records, 'WITHSCORES')
+          records = 1
+          stored = redis.pcall('ZRANGE', key, '-2', '-2', 'WITHSCORES')
         else
-          local replaces, needs
-          replaces, needs = limit.forced(stored, instant, due, a, b, c, rate, true)
-          if replaces then text, lasts = replaces, needs end
-          stored = text
+          stored = #stored > #record and string.sub(stored, 1, -1 - #record)
         end
-        needed_until = instant + lasts
-      end
-      sum, last_charged = sum - due, instant
-      spent = spent + 10 -- about how many microseconds it takes
-    end
-    if not failure then
-      failure, written = limit.close(key, stored, now, needed_until, written, own, last_charged, sum, soonest, others, rate, holds)
-      if limit.stores_log then records = written == '' and 0 or 1 end
-    end
-  end
-
-  local asks, found = decides and (plain and sum or units + sum) or 0, false
-  if handle == own and sum > 0 and (op == '3' or op == '6') then
-    holds = holds or unfold(sum, soonest, others)
-    for i = 1, #holds, 2 do
-      if holds[i] == math.abs(expiry) and holds[i + 1] >= units then
-        sum, found = sum - units, true
-        holds[i + 1] = holds[i + 1] - units
-        if sum == 0 then
-          holds = {}
-        elseif holds[i + 1] == 0 then
-          table.remove(holds, i)
-          table.remove(holds, i)
-        end
-        break
-      end
-    end
-  end
-  if op == '3' then
-    asks = given
-    if not found and (expiry <= now or own == handle and expiry <= last_charged) then asks = math.max(0, given - units) end
-  end
-  local whole_cost, part_cost = n, f
-  if decides and asks > 0 then
-    whole_cost, part_cost = limit.more(n, f, asks)
-  end
-  local admits, t, a, b, c, foreign, x, y, largest = limit.evaluate(stored, now, whole_cost, part_cost, key, records)
-  foreign = foreign or strange
-  if foreign and op ~= '5' then
-    limit.check_version(foreign)
-  end
-  return failure, admits, t, a, b, c, sum, foreign, x, y, largest, stored, written, records, own, last_charged, soonest, others, rate, holds,
-    needed_until, asks, found
-end
-
--- act does what the call asks for, on what look has found. It returns the error of Redis; the handle
--- and the expiry of a hold that it has begun, or the epoch of a place in a queue; and the largest free
--- place of a queue.
-function limit.act(key, value, now, op, plain, all, units, given, n, f, handle, expiry, duration, t, a, b, c, held, foreign, x, y, largest, record,
-    records, id, charged, first, rest, pace, list, till, ask, taken)
-  local failure, hold_id, hold_end, most_units = nil, nil, nil, nil
-  local stored, written, logs, own, last_charged, sum, rate, holds = value, record, records, id, charged, held, pace, list
-  local needed_until, debt, parts, places = till, a, b, y
-  local charges, clears, changed, forces, cost, part = false, false, taken, false, n, f
-  if foreign and (ask > 0 or op == '1' or op == '2') then -- who ends what is not there leaves it
-    changed = true
-    if limit.stores_log then
-      failure = limit.replace(key)
-      if failure then
-        if not all then failure = nil end
       else
-        holds = holds or unfold(sum, first, rest)
-        written, logs = '', 0
+        record, id, last_charged, held, first, rest, rate = '', 0, 0, 0, 0, '', ''
       end
     end
-    stored = nil
-  end
-  -- Where a decision is denied nothing is charged. If a foreign value was replaced, that is written below.
-  if not failure and all then
-    if op == '1' then
-      charges = (plain and n + f or units) > 0 or sum == 0
-      if not plain then
-        cost, part = limit.more(0, 0, units)
+    if limit.drains and held > 0 and rate == '' then
+      rate = limit.pace()
+    end
+
+    if held == 0 and last_charged > 0 and last_charged + limit.window <= now then last_charged = 0 end
+    if held > 0 and first <= now then
+      local list, needed_until = unfold(held, first, rest), nil
+      while list[1] and list[1] <= now and not failure do
+        local instant, due = table.remove(list, 1), table.remove(list, 1)
+        local _, t, a, b, c, foreign, x, y = limit.evaluate(stored, instant, 0, 0, key, records)
+        if foreign and task ~= '5' then
+          limit.check_version(foreign)
+        end
+        if foreign and limit.stores_log then
+          failure = limit.replace(key)
+          records, record = 0, ''
+        end
+        local cost, part = limit.bound(due, a)
+        if not failure then
+          local text, lasts = limit.charge(instant, cost, part, t, a, b, c, x, y, key, records)
+          if limit.stores_log then
+            stored = redis.pcall('ZRANGE', key, -1 - records, -1 - records, 'WITHSCORES')
+          else
+            local at_other_rate, other_lasts = limit.forced(stored, instant, due, a, b, c, rate, true)
+            if at_other_rate then text, lasts = at_other_rate, other_lasts end
+            stored = text
+          end
+          needed_until = instant + lasts
+        end
+        held, last_charged = held - due, instant
+        spent = spent + 10 -- about how many microseconds it takes
       end
-    elseif op == '2' or op == '6' and taken then
-      -- An expiry is later than any that was charged, also after a step back of the clock, and a
-      -- multiple of a sixth of the duration: so there are few. If the list is full, the units join a
-      -- hold that it has. There are none of 0 units: such a call only evaluates.
-      local step, ends, i = math.max(1, math.floor(duration / 6)), now + duration, 1
-      ends = math.max(ends + (step - ends % step) % step, last_charged + 1)
-      if sum == 0 and last_charged == 0 then own = op == '2' and given or handle end
-      if limit.drains then
-        local present
-        present = limit.pace()
-        rate = sum == 0 and present or fastest(rate, present)
+      if not failure then
+        failure, record = limit.close(key, stored, now, needed_until, record, id, last_charged, held, first, rest, rate, list)
+        if limit.stores_log then records = record == '' and 0 or 1 end
+        first, rest = 0, ''
+        if held > 0 then id, last_charged, held, first, rest, rate = parse(record) end
       end
-      holds = sum == 0 and { ends, 0 } or holds or unfold(sum, first, rest)
-      sum, changed = sum + units, true
-      while holds[i] and holds[i] < ends do i = i + 2 end
-      if #holds >= 128 then -- of 64 holds
-        i = math.min(i, #holds - 1)
-      elseif holds[i] ~= ends then
-        table.insert(holds, i, 0)
-        table.insert(holds, i, ends)
+    end
+
+    local cost, part = n, f
+    if task <= '2' and units + held > 0 then
+      cost, part = limit.more(n, f, units + held)
+    end
+    local admits, t, a, b, c, foreign, x, y = limit.evaluate(stored, now, cost, part, key, records)
+    foreign = foreign or strange
+    if foreign and task ~= '5' then
+      limit.check_version(foreign)
+    end
+    return failure, admits, t, a, b, c, foreign, x, y, stored, record, id, last_charged, held, first, rest, rate
+  end
+
+  -- act does what the call asks for with what look has found. `all` says whether all limits admit. act
+  -- returns the error of Redis; the id and the expiry of a hold that has begun, or for a place in a queue
+  -- the epoch and nil; and the largest free place of a queue.
+  function limit.act(key, now, task, all, units, given, n, f, handle, expiry, duration,
+      t, a, b, c, foreign, x, y, stored, record, id, last_charged, held, first, rest, rate)
+    local failure, hold_id, hold_end, largest, list, needed_until = nil, nil, nil, nil, nil, nil
+    local next_stored, next_id, next_charged, next_held, next_rate = stored, id, last_charged, held, rate
+    local debt, parts, places, cost, part = a, b, y, n, f
+    local written, changed, charges, clears, taken = record, false, false, false, false -- `written` is the record at the key
+
+    -- A settlement and a renewal take their units off their hold.
+    if (task == '3' or task == '6') and handle == id and held > 0 then
+      list = unfold(held, first, rest)
+      for i = 1, #list, 2 do
+        if list[i] == math.abs(expiry) and list[i + 1] >= units then
+          taken, changed, next_held = true, true, held - units
+          list[i + 1] = list[i + 1] - units
+          if list[i + 1] == 0 then
+            table.remove(list, i)
+            table.remove(list, i)
+          end
+          break
+        end
       end
-      holds[i + 1] = holds[i + 1] + units
-      hold_id, hold_end = own, holds[i]
-    elseif op == '3' and ask > 0 then
-      charges, forces = true, true
-      cost, part = limit.bound(ask, a)
-    elseif op == '4' then
-      changed = not foreign
-      charges, clears, cost, part, places = limit.refund(units, handle, expiry, now, a, b, c, x, y, key)
-    elseif op == '5' then
-      changed, clears = true, true
-      if sum == 0 then last_charged, holds = 0, {} end
     end
-  end
-  if clears then
-    stored, needed_until, debt, parts = nil, nil, 0, 0
-    if limit.stores_log then
-      if logs == 0 then redis.call('DEL', key) else redis.call('ZREMRANGEBYRANK', key, 0, -2) end
+    local due = given -- what a settlement charges
+    if not taken and (expiry <= now or handle == id and expiry <= last_charged) then due = math.max(0, given - units) end
+
+    -- A foreign value is replaced by what charges or holds, and beside what is held. A call that ends
+    -- what is not there leaves it.
+    if foreign and (task == '1' or task == '2' or task == '0' and units + held > 0 or task == '3' and due > 0) then
+      changed = true
+      if limit.stores_log then
+        failure = limit.replace(key)
+        if failure then
+          if not all then failure = nil end
+        else
+          list = list or unfold(held, first, rest)
+          written = ''
+        end
+      end
+      next_stored = nil
     end
-  end
-  if charges then
-    changed = true
-    local text, lasts, broken, left, epoch = limit.charge(now, cost, part, t, debt, parts, c, x, places, key, logs)
-    if limit.stores_log then failure = broken end
-    if forces and limit.drains and c > 0 then
-      local replaces, needs = limit.forced(value, now, ask, a, b, c, rate, false)
-      if replaces then text, lasts = replaces, needs end
+    -- If the decision is denied, nothing is charged. But if a foreign value was replaced, that is written.
+    if not failure and all then
+      if task == '1' then
+        charges = n + f + units > 0 or held == 0
+        if units > 0 then
+          cost, part = limit.more(0, 0, units)
+        end
+      elseif task == '2' or task == '6' and taken then
+        -- An expiry is later than any that has been charged, even if the clock has stepped back. It is a
+        -- multiple of a sixth of the duration, so that there are few. If the list is full, the units join
+        -- a hold that it has. No hold has 0 units: a call on 0 units only evaluates.
+        local step, ends, i = math.max(1, math.floor(duration / 6)), now + duration, 1
+        ends = math.max(ends + (step - ends % step) % step, last_charged + 1)
+        if next_held == 0 and last_charged == 0 then next_id = task == '2' and given or handle end
+        if limit.drains then
+          local present = limit.pace()
+          next_rate = next_held == 0 and present or fastest(rate, present)
+        end
+        list = next_held == 0 and { ends, 0 } or list or unfold(held, first, rest)
+        next_held, changed = next_held + units, true
+        while list[i] and list[i] < ends do i = i + 2 end
+        if #list >= 128 then -- of 64 holds
+          i = math.min(i, #list - 1)
+        elseif list[i] ~= ends then
+          table.insert(list, i, 0)
+          table.insert(list, i, ends)
+        end
+        list[i + 1] = list[i + 1] + units
+        hold_id, hold_end = next_id, list[i]
+      elseif task == '3' and due > 0 then
+        charges = true
+        cost, part = limit.bound(due, a)
+      elseif task == '4' then
+        changed = not foreign
+        charges, clears, cost, part, places = limit.refund(units, handle, expiry, now, a, b, c, x, y, key)
+      elseif task == '5' then
+        changed, clears = true, true
+        if held == 0 then next_charged = 0 end
+      end
     end
-    stored, needed_until = text, now + lasts
-    if limit.delays and op == '1' then hold_id, most_units = epoch, left or largest end
-  end
-  if changed and not failure then
-    if not needed_until then
-      needed_until = limit.needed(now, debt, parts, c, y)
+    if clears then
+      next_stored, debt, parts = nil, 0, 0
+      if limit.stores_log then
+        if written == '' then redis.call('DEL', key) else redis.call('ZREMRANGEBYRANK', key, 0, -2) end
+      end
     end
-    failure = limit.close(key, stored, now, needed_until, written, own, last_charged, sum, first, rest, rate, holds)
+    if charges then
+      local text, lasts, broken, epoch, left = limit.charge(now, cost, part, t, debt, parts, c, x, places, key, written == '' and 0 or 1)
+      if limit.stores_log then failure = broken end
+      if limit.drains and task == '3' and c > 0 then
+        local at_other_rate, other_lasts = limit.forced(stored, now, due, a, b, c, rate, false)
+        if at_other_rate then text, lasts = at_other_rate, other_lasts end
+      end
+      changed, next_stored, needed_until = true, text, now + lasts
+      if limit.delays and task == '1' then hold_id, largest = epoch, left or y and y.largest end
+    end
+    if changed and not failure then
+      if not needed_until then
+        needed_until = limit.needed(now, debt, parts, c, y)
+      end
+      failure = limit.close(key, next_stored, now, needed_until, written, next_id, next_charged, next_held, first, rest, next_rate, list)
+    end
+    return failure, hold_id, hold_end, largest
   end
-  return failure, hold_id, hold_end, most_units
+
 end
+
+return holds

@@ -1,14 +1,15 @@
--- in_flight limits how many units are in use at a time: its units are slots. It has no state but what
--- is held, and no call on it is plain.
+-- in_flight.lua limits how many units are in use at the same time. Its units are slots. They are only held
+-- and never charged, so no call is a plain decision, and this file has functions look and act of its own
+-- in place of those of holds.lua.
 --
--- Stored: a sorted set with a member for each call that holds slots: 's' and the id that the caller
--- gave it, as in 's123', or 's123:5' if it holds 5 units. Its score is the instant at which they
--- are free again. Each call has a member of its own, so that it can be renewed although the reply
--- to the last renewal was lost. If some hold several units, the member '+' has as its score,
--- negative, how many units there are beyond one for each member.
+-- Stored: a sorted set with a member for each call that has taken slots: 's' and the id that the caller gave
+-- it, as in 's123', or 's123:5' for 5 slots. Its score is the instant at which the slots are free
+-- again. Each call has a member of its own, so that it can be renewed even if the reply to the last
+-- renewal was lost. If some calls have several slots, there is the member '+'. Its score is negative: how
+-- many slots are taken beyond one for each of the other members.
 -- Constants: the limit.
 
--- add_extra changes how many units there are beyond one for each member, and returns it.
+-- add_extra changes how many slots are taken beyond one for each member, and returns the new number.
 local function add_extra(key, extra, units)
   if units == 0 then return extra end
   extra = math.max(0, extra + units)
@@ -16,21 +17,33 @@ local function add_extra(key, extra, units)
   return extra
 end
 
--- in_flight returns a limit whose constants begin at ARGV[at].
-local function in_flight(at)
-  local count = ARGV[at] + 0
-  local limit = { slots = true }
+local function in_flight(constants_at)
+  local count = ARGV[constants_at] + 0
+  local limit = {}
 
   function limit.numbers(position)
     ARGV[position] = ARGV[position] + 0
   end
 
-  -- look removes what has expired. It returns whether the key is empty, and how many units there are
-  -- beyond one for each member, as its ninth and tenth result.
-  function limit.look(key, _, now, op, _, decides, units, _, _, _, _, _, err)
+  -- A script for slots never calls these three functions, because it makes no plain decision.
+  function limit.cost()
+    return 0, 0
+  end
+
+  function limit.evaluate()
+    return false
+  end
+
+  function limit.charge()
+    return nil
+  end
+
+  -- look removes slots that have expired. It returns what look of holds.lua does. In place of x and y it
+  -- returns whether the key is empty, and how many slots are taken beyond one for each member.
+  function limit.look(key, _, now, task, units)
     local strange, none, more, sum = nil, nil, 0, 0
     spent = spent + 10
-    if decides or units > 1 or op == '6' or op == '5' then -- who frees one unit needs none of this
+    if task <= '2' or units > 1 or task == '6' or task == '5' then -- to free one slot, none of this is needed
       local lowest, members = 0, redis.pcall('ZRANGE', key, '0', '1', 'WITHSCORES')
       if members.err then
         strange = limit.mistyped(members.err)
@@ -43,8 +56,8 @@ local function in_flight(at)
         if not none and not (member and expires >= 0 and expires <= latest and more % 1 == 0 and more < 2 ^ 40) then
           strange, more = member or '+', 0
         elseif member and expires <= now then
-          -- Up to 1000 members that have expired are removed, the lowest but for '+': that takes a
-          -- bounded time, and the others count until the next call.
+          -- At most 1000 members that have expired are removed, which takes a bounded time. The others
+          -- count until the next call. They are the lowest members except for '+'.
           local last, freed = lowest + math.min(redis.call('ZCOUNT', key, 0, now), 1000) - 1, 0
           if more > 0 then
             for _, gone in ipairs(redis.call('ZRANGE', key, lowest, last)) do
@@ -56,18 +69,18 @@ local function in_flight(at)
           spent = spent + (last - lowest) / 2
         end
       end
-      if strange and op ~= '5' then
+      if strange and task ~= '5' then
         limit.check_version(strange)
       end
-      if decides and not (strange or none) then sum = redis.call('ZCARD', key) + more - (more > 0 and 1 or 0) end
+      if task <= '2' and not (strange or none) then sum = redis.call('ZCARD', key) + more - (more > 0 and 1 or 0) end
     end
-    return err, units + sum <= count, now, 0, 0, 0, sum, strange, none, more
+    return nil, units + sum <= count, now, 0, 0, 0, strange, none, more, nil, nil, nil, nil, sum
   end
 
-  function limit.act(key, _, now, op, _, all, units, given, _, _, handle, _, duration, _, _, _, _, _, foreign, x, y)
+  function limit.act(key, now, task, all, units, given, _, _, handle, _, duration, _, _, _, _, foreign, x, y)
     local failure, hold_id, hold_end, none, more = nil, nil, nil, x, y
-    local charges = op == '1' or op == '2'
-    if foreign and (op == '5' or charges) then -- it may have no TTL
+    local charges = task == '1' or task == '2'
+    if foreign and (task == '5' or charges) then -- it may have no TTL
       local done = redis.pcall('SET', key, '', 'PX', 1000)
       if all then
         failure = done.err
@@ -78,12 +91,12 @@ local function in_flight(at)
     local takes = all and charges and not failure
     local id = takes and given or handle
     local member = string.format(units == 1 and 's' .. whole or 's' .. whole .. ':' .. whole, id, units)
-    if not (failure or charges or op == '0' or op == '5' or foreign or id == 0) then -- reset keeps what is held
+    if not (failure or charges or task == '0' or task == '5' or foreign or id == 0) then -- reset keeps what is held
       local removed = redis.pcall('ZREM', key, member)
       if type(removed) == 'table' then
         if not string.find(removed.err, 'WRONGTYPE', 1, true) then error(removed.err) end
       elseif removed > 0 then
-        more, takes = add_extra(key, more, 1 - units), op == '6'
+        more, takes = add_extra(key, more, 1 - units), task == '6'
       end
     end
     if takes then -- the slots expire a duration from now. The key is kept until its latest slot is free.

@@ -1,24 +1,24 @@
--- leaky_bucket is a bucket whose units have places in a queue. A place that was given back, and has
--- not begun, is free for who comes next.
+-- leaky_bucket.lua is a token bucket whose units have places in a queue. A place that was given back and
+-- has not begun yet is free for the next decision.
 --
--- Stored: that of a bucket, ' epoch', and if there are free places ' first,next,first,next ...', in
--- order. The epoch tells one queue from another, and its units are numbered from it: it is about
--- the instant at which the queue was last empty, or changed its rate, or its numbers became too
--- large. A free place has the numbers from `first` up to, and without, `next`. No two free places
--- touch, and none touches the end.
--- Constants and cost: those of a bucket.
--- Observed: the debt (a, b), and c: 0, or how many units before the end of the queue the free place
--- begins that the cost takes. Beside them the epoch (x), nil if the queue is empty or has another
--- rate; the free places (y); and how many units the largest of these has.
+-- Stored: the value of a token bucket, ' epoch', and if there are free places, ' first,next,first,next ...'
+-- in order. The epoch tells one queue from another, and the units of a queue are numbered from its epoch.
+-- The epoch is about the instant at which the queue was last empty, or changed its rate, or its numbers
+-- became too large. A free place has the numbers from `first` to `next` - 1. No free place touches another
+-- one or the end of the queue.
+-- Constants and cost: those of a token bucket.
+-- Observed: the debt (a, b); if the cost takes a free place, how many units before the end of the queue that
+-- place begins, and otherwise 0 (c); the epoch, or nil if the queue is empty or has another rate (x); and
+-- the free places, or nil (y). `largest` of the free places is how many units the largest of them has.
 
 local with_whole, with_parts = whole .. ' ' .. whole, whole .. '+%d ' .. whole
-local newest = 0 -- the newest epoch seen: in one script all have the same `now`
+local newest_epoch = 0 -- the newest epoch seen: in one script all have the same `now`
 
--- keep_free reads the free places of a queue, and drops what has begun of them. It returns nothing if
--- they are foreign. The function `debt` returns the debt of units, `rate` is how many units drain in a
--- microsecond.
+-- keep_free reads the free places of a queue and drops those parts of them that have begun. It returns
+-- nothing if they are foreign. `debt` is a function that returns the debt of units, and `rate` is how many
+-- units drain in a microsecond.
 local function keep_free(text, debt, rate, q, w, f, epoch)
-  -- count returns how many whole units take no longer than a span.
+  -- count returns how many whole units drain within a span of time.
   local function count(span, parts)
     local n = math.max(0, math.floor((span + parts / q) * rate))
     local x, y = debt(n + 1)
@@ -48,25 +48,26 @@ local function keep_free(text, debt, rate, q, w, f, epoch)
   return list
 end
 
--- find_place takes the first free place that is large enough for a cost. It returns how many units
--- before the end it begins, or 0 if there is none, and the largest free place.
+-- find_place marks the first free place that is large enough for a cost, and the size of the largest
+-- one. It returns how many units before the end of the queue the place begins, or 0 if there is none.
 local function find_place(free, W, F, n, f)
-  local before, most_units = 0, 0
+  local before = 0
+  free.largest = 0
   local cost = (n < W or (n == W and f <= F)) and free.count(n, f) or 0
   for i = 1, #free, 2 do
     local size = free[i + 1] - free[i]
     if cost > 0 and before == 0 and size >= cost then
       free.taken, free.cost, before = i, cost, free.units - free[i]
     end
-    if size > most_units then most_units = size end
+    if size > free.largest then free.largest = size end
   end
-  return before, most_units
+  return before
 end
 
--- take_place changes the free places once that is taken which find_place has found. It returns the
--- largest that is left.
+-- take_place takes the free place that find_place has marked. It returns the size of the largest one that is
+-- left.
 local function take_place(free)
-  local taken, most_units = free.taken, 0
+  local taken, largest = free.taken, 0
   if taken then
     free[taken] = free[taken] + free.cost
     if free[taken] == free[taken + 1] then
@@ -74,26 +75,28 @@ local function take_place(free)
       table.remove(free, taken)
     end
   end
-  for i = 1, #free, 2 do most_units = math.max(most_units, free[i + 1] - free[i]) end
-  return most_units
+  for i = 1, #free, 2 do largest = math.max(largest, free[i + 1] - free[i]) end
+  return largest
 end
 
--- leaky_bucket returns a limit whose constants begin at ARGV[at].
-local function leaky_bucket(at)
-  local form, W, F, q, period = ARGV[at], ARGV[at + 1] + 0, ARGV[at + 2] + 0, ARGV[at + 3] + 0, ARGV[at + 4] + 0
-  local limit = token_bucket(at) -- it has what is not written here
+local function leaky_bucket(constants_at)
+  local form, W, F = ARGV[constants_at], ARGV[constants_at + 1] + 0, ARGV[constants_at + 2] + 0
+  local q, period = ARGV[constants_at + 3] + 0, ARGV[constants_at + 4] + 0
+  local limit = token_bucket(constants_at)
   limit.drains = false
   limit.delays = true
 
-  -- Nothing is held: to reserve is to charge, and to settle at 0 to take back. What else is for holds
-  -- does nothing.
-  function limit.operation(op, given)
-    return op == '2' and '1' or op == '3' and given == 0 and '4' or (op == '1' or op == '4' or op == '5') and op or '0'
+  -- A queue holds nothing: to reserve is to charge, and to settle at 0 is to take back. Whatever else is
+  -- for holds does nothing.
+  function limit.task(op, given)
+    local task = '9'
+    if op == '2' then task = '1' elseif op == '3' and given == 0 then task = '4' elseif op <= '1' or op == '4' or op == '5' then task = op end
+    return task
   end
 
-  -- read_queue returns the debt of a value with parts, free places, or of another rate; the value if
-  -- it is foreign; the epoch and the free places. Delays were promised: those of another rate stay as
-  -- they are, in no epoch.
+  -- read_queue returns the debt of a value that has parts, free places or another rate; the value if it is
+  -- foreign; the epoch; and the free places. If the value has another rate, its debt takes as long as it was
+  -- promised to, and there is no epoch.
   function limit.read_queue(value, now)
     local debt, parts, left, wrong, epoch, free
     local head, digits, list = string.match(#value <= longest + 256 * 14 and value or '', '^(B1 %S+ %S+) (%d+) ?([%d,]*)$')
@@ -103,15 +106,14 @@ local function leaky_bucket(at)
     if wrong or born >= 2 ^ 53 then
       debt, parts, wrong = 0, 0, value
     else
-      newest = math.max(newest, born)
+      newest_epoch = math.max(newest_epoch, born)
       if left > 0 then
         debt, parts = left, 0
       elseif head and debt + parts > 0 then
         epoch = born
         if list ~= '' then
           local function debt_of(units)
-            local time, fraction
-            time, fraction = limit.debt(units)
+            local time, fraction = limit.debt(units)
             return time, fraction
           end
           free = keep_free(list, debt_of, string.match(form, ' (%d+)') / period, q, debt, parts, born)
@@ -130,7 +132,7 @@ local function leaky_bucket(at)
         ends, born = tonumber(string.sub(value, #form + 1, #form + 16)), tonumber(string.sub(value, #form + 18))
       end
       if ends and born and ends % 1 == 0 and born % 1 == 0 and ends < 2 ^ 53 and born < 2 ^ 53 and born >= 0 then
-        if born > newest then newest = born end
+        if born > newest_epoch then newest_epoch = born end
         if ends > now then w, queue = ends - now, born end
       else
         w, v, strange, queue, places = limit.read_queue(value, now)
@@ -138,55 +140,53 @@ local function leaky_bucket(at)
     end
     local whole_sum, part_sum = w + n, v + f
     if part_sum >= q then whole_sum, part_sum = whole_sum + 1, part_sum - q end
-    local fits, before, most_units = whole_sum < W or (whole_sum == W and part_sum <= F), 0, nil
+    local fits, before = whole_sum < W or (whole_sum == W and part_sum <= F), 0
     if places then
-      before, most_units = find_place(places, W, F, n, f)
+      before = find_place(places, W, F, n, f)
       if before > 0 then fits = true end
     end
-    return fits, now, w, v, before, strange, queue, places, most_units
+    return fits, now, w, v, before, strange, queue, places
   end
 
-  -- A place that evaluate has found makes the queue no longer. As its fourth and fifth result charge
-  -- returns the largest free place that is left, and the epoch.
+  -- charge returns the epoch as its fourth result, and the largest free place that is left as its fifth. If
+  -- evaluate has found a free place, the queue stays as long as it is.
   function limit.charge(now, n, f, _, a, b, _, x, y)
-    local w, v, born, free, most_units = a, b, x, y, nil
+    local w, v, born, free, largest = a, b, x, y, nil
     if not (free and free.taken) then
       w, v = a + n, b + f
       if v >= q then w, v = w + 1, v - q elseif v < 0 then w, v = w - 1, v + q end
       if now + w >= 2 ^ 53 then w, v = 2 ^ 53 - 1 - now, 0 end
       if not born or (now + w - born > 128 * W and
           (now + w - born) * (string.match(form, ' (%d+)') / period) > 2 ^ 37) then -- a new epoch: numbers stay below 2^38
-        if newest > latest then newest = 0 end -- of a planted value: the next might be foreign
-        born, free = now > newest and now or newest + 1, nil
-        newest = born
+        if newest_epoch > latest then newest_epoch = 0 end -- of a planted value: the next might be foreign
+        born, free = now > newest_epoch and now or newest_epoch + 1, nil
+        newest_epoch = born
       end
     end
     local stored = form .. (v > 0 and string.format(with_parts, now + w, v, born) or string.format(with_whole, now + w, born))
     if free then
-      most_units = take_place(free)
+      largest = take_place(free)
       if free[1] then stored = stored .. ' ' .. table.concat(free, ',') end
     end
-    return stored, w + 1, nil, most_units, born
+    return stored, w + 1, nil, born, largest
   end
 
-  -- Nothing is held.
   function limit.tail()
     return 0
   end
 
-  -- refund frees the place of some units before the number `expiry`, unless it has begun, or the
-  -- queue is another than that of `handle`.
+  -- refund frees the place of the units whose last number is `expiry` - 1, if the queue has the epoch `handle`
+  -- and the place has not begun.
   function limit.refund(units, handle, expiry, _, a, b, _, x, y)
     local left, parts, freed, free = a, b, false, y
 
     local function debt_of(number)
-      local time, fraction
-      time, fraction = limit.debt(number)
+      local time, fraction = limit.debt(number)
       return time, fraction
     end
 
-    -- release changes the free places, and the debt that is left. It reports whether there was such a
-    -- place.
+    -- release frees a place, and shortens the queue if the place is at its end. It reports whether the place
+    -- was taken and has not begun.
     local function release(first, next)
       if first < 0 or first >= next or next > free.units then return false end
       local time, fraction = debt_of(free.units - first)

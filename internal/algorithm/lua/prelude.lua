@@ -8,9 +8,9 @@ local KEYS, ARGV, redis, string, math, tonumber = KEYS, ARGV, redis, string, mat
 -- several times as long. '%d' has 32 bits on some platforms.
 local whole = #string.format('%d', 2 ^ 40) == 13 and '%d' or '%.0f'
 
--- A script makes no further decision once `spent` is above `most`, in microseconds: Redis does
--- nothing else while a script runs.
-local most = 1500
+-- A script makes no further decision once `spent` is above this, in microseconds: Redis does nothing
+-- else while a script runs.
+local time_budget = 1500
 
 -- Foreign values count as nothing stored: doc.go says what is foreign. No stored instant is further
 -- `ahead` of the clock than the longest period, except the end of a bucket's debt. No stored text is

@@ -1,16 +1,17 @@
--- sliding_window_counter weighs the units of the window before by the part of it that lies within
--- the last period.
+-- sliding_window_counter.lua counts the units in aligned windows. It weighs those of the window before the
+-- current one by the part of that window that lies within the last period.
 --
--- Stored: a string, 'C1 opened current before': the units used in the aligned window that was charged
--- first at `opened`, in microseconds, and in the one before it.
--- Constants: the limit, the period. Cost: the units.
--- Observed: current (a), before (b) and opened (c), of the window in which the decision is. Beside
--- them the digits of `opened` (x), if it is stored, and the start of the window (y).
+-- Stored: a string, 'C1 opened current before': the instant of a window's first charge in microseconds, and
+-- the units used in that window and in the one before it.
+-- Constants: the limit and the period.
+-- Cost: the units.
+-- Observed: current (a), before (b) and opened (c) of the window that the instant of the decision is in;
+-- the digits of `opened` if they are stored (x); and the start of the window (y).
 
--- sliding_window_counter returns a limit whose constants begin at ARGV[at].
-local function sliding_window_counter(at)
-  local count, period = ARGV[at] + 0, ARGV[at + 1] + 0
-  local limit = { window = period }
+local function sliding_window_counter(constants_at)
+  local count, period = ARGV[constants_at] + 0, ARGV[constants_at + 1] + 0
+  local limit = {}
+  limit.window = period
 
   function limit.numbers(position)
     ARGV[position], ARGV[position + 1] = ARGV[position] + 0, ARGV[position + 1] + 0
@@ -81,8 +82,8 @@ local function sliding_window_counter(at)
     return 2 * period
   end
 
-  -- It subtracts the units from the window that was opened at `handle`, while it is the current one:
-  -- of the one before it is not known whether it is the same, after a reset.
+  -- refund subtracts the units from the window that was opened at `handle`, while that is the current one.
+  -- Later nothing tells whether the window before the current one is the same, or another after a reset.
   function limit.refund(units, handle, _, _, a, b, c, x, y)
     local stored, taken = x and c == handle and a > 0, math.min(units, a)
     return stored and a + b > taken, stored and a + b == taken, -taken, 0, y

@@ -1,19 +1,22 @@
--- sliding_window_log remembers each charge.
+-- sliding_window_log.lua remembers each charge.
 --
--- Stored: a sorted set with an entry for each charge. Its score is the instant in microseconds. Its
--- member is a number: that instant, or the number after the last charge's if that is larger. So the
--- entries of one instant differ, and are in the order in which they were added. The entry counts
--- one unit. The member of a charge of several units is 'number:units'; while such a charge is in
--- the set, later charges have this form, too. The units of such a charge after the first have
--- entries of their own, its powers: one for each power of two w in their binary form. The member is
--- 'number*w', the score -(instant + 2^50) * w^3, so that each w has a range of scores that no other
--- shares. Redis counts the units since any instant with one command for each w, and a refund only
--- removes the entries of its charge, wherever they are. While a record of holds is kept, it is the
--- last member, with the score +inf: `records` is then 1, and else 0.
--- Constants: the limit, the period. Cost: the units.
--- Observed: the units in the window (a); the number of the charge if it admits, and else the instant
--- at which it will (b); the instant of the newest charge (c). Beside them the largest w in the set, or
--- 0 (x), and the number of the newest charge (y).
+-- Stored: a sorted set with an entry for each charge. The score of the entry is the instant of the charge in
+-- microseconds. Its member is a number: the instant, or the number of the last charge plus 1 if that is
+-- larger. So entries of one instant differ and stay in the order in which they were added. An entry
+-- counts one unit.
+-- A charge of several units has the member 'number:units', and as long as there is such a charge in the
+-- set, later charges have this form, too. Its units after the first have entries of their own: one for each
+-- power of two w in the binary form of their number, with the member 'number*w' and the score
+-- -(instant + 2^50) * w^3. So the scores of each w have a range that no other w shares, and Redis counts
+-- the units since any instant with one command for each w. A refund only removes the entries of its charge.
+-- If a record of holds is stored, it is the last member, with the score +inf. Then `records` is 1, and
+-- otherwise 0.
+-- Constants: the limit and the period.
+-- Cost: the units.
+-- Observed: the units in the window (a); the number of the charge if the limit admits, or else the instant
+-- from which on it would (b); the instant of the newest charge (c); the largest w in the set, or 0 (x); and
+-- the number of the newest charge (y). In place of a value the functions take the newest charge and its
+-- score, as Redis replies them.
 
 -- count_powers returns the units of powers up to `top`, charged from an instant on.
 local function count_powers(key, from, top)
@@ -27,8 +30,8 @@ local function count_powers(key, from, top)
   return units
 end
 
--- several_units returns the number of the last charge, if that has the form of one of several
--- units, and the largest w.
+-- several_units returns the number of the newest charge if its member has the form 'number:units', and the
+-- largest w.
 local function several_units(key, last)
   local lowest, top = tonumber(redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')[2]) or -2 ^ 200, 0 -- miniredis: nil for -9e+18
   spent = spent + 8
@@ -37,7 +40,7 @@ local function several_units(key, last)
   return tonumber(string.match(last, '^(%d+):%d+$') or ''), top
 end
 
--- admits_at returns when all but the newest `stay` units have left.
+-- admits_at returns the instant at which all units except the newest `stay` have left the window.
 local function admits_at(key, records, from, period, stay, top, newest)
   if top == 0 then return redis.call('ZRANGE', key, -stay - 1 - records, -stay - 1 - records, 'WITHSCORES')[2] + period end
   -- The search is between two ranks: at most `stay` units are newer than the charge at `high`, and
@@ -56,7 +59,8 @@ local function admits_at(key, records, from, period, stay, top, newest)
   return last_to_leave + period
 end
 
--- entries returns the members of a charge, with the score before each if there is an instant.
+-- entries returns the members of a charge of several units. If an instant is given, the score stands before
+-- each of them.
 local function entries(number, units, at)
   local list, rest, w = {}, units - 1, 1
   list[1] = at
@@ -72,8 +76,8 @@ local function entries(number, units, at)
   return list
 end
 
--- remove_expired removes up to 100 charges that have left the window, where some are of several
--- units.
+-- remove_expired removes up to 100 charges that have left the window, from a set in which some charges are
+-- of several units.
 local function remove_expired(key, till)
   for _, member in ipairs(redis.call('ZRANGEBYSCORE', key, 0, till, 'LIMIT', 0, 100)) do
     local first, units = string.match(string.sub(member, 1, 40), '^(%d+):?(%d*)$')
@@ -83,11 +87,11 @@ local function remove_expired(key, till)
   end
 end
 
--- sliding_window_log returns a limit whose constants begin at ARGV[at]. In place of a value it takes
--- the newest charge and its score, as Redis replies them.
-local function sliding_window_log(at)
-  local count, period = ARGV[at] + 0, ARGV[at + 1] + 0
-  local limit = { window = period, stores_log = true }
+local function sliding_window_log(constants_at)
+  local count, period = ARGV[constants_at] + 0, ARGV[constants_at + 1] + 0
+  local limit = {}
+  limit.window = period
+  limit.stores_log = true
 
   function limit.numbers(position)
     ARGV[position], ARGV[position + 1] = ARGV[position] + 0, ARGV[position + 1] + 0
@@ -132,9 +136,9 @@ local function sliding_window_log(at)
     return b
   end
 
-  -- charge returns the error of Redis as its third result: it writes by itself. It begins with a write
-  -- that Redis refuses while it is out of memory: after any other write it would refuse none. It
-  -- removes only so much of what has left the window that it takes a bounded time.
+  -- charge writes by itself, and returns the error of Redis as its third result. It begins with a write that
+  -- Redis refuses if its memory is full, because after another write it would refuse none. It removes a
+  -- bounded number of charges that have left the window, so that it takes a bounded time.
   function limit.charge(now, n, _, t, a, _, c, x, y, key, records)
     local done, failed
     local added = 1
@@ -158,13 +162,13 @@ local function sliding_window_log(at)
     elseif not failed and c > 0 then
       remove_expired(key, t - period)
     end
-    -- A record is needed for longer.
+    -- If there is a record, the caller sets the expiry: the record is needed for longer.
     if not failed and records == 0 then redis.call('PEXPIREAT', key, string.format(whole, (t + period) / 1000 + 1)) end
     return nil, t + period - now, failed
   end
 
-  -- It is at most the largest limit of a log: this limit may be a smaller one than that by which they
-  -- were held.
+  -- bound is the largest limit that a log may have, and not this limit, because the units may have been held
+  -- by a larger one.
   function limit.bound(units)
     return math.min(units, 100000), 0
   end
@@ -177,8 +181,8 @@ local function sliding_window_log(at)
     return period
   end
 
-  -- It removes the entries of the charge with the number `handle`, if it is in the set with as many
-  -- units: after a reset another may have the number.
+  -- refund removes the entries of the charge with the number `handle`, if that has as many units. After a
+  -- reset another charge may have the number.
   function limit.refund(units, handle, _, _, _, _, _, _, _, key)
     local gone = entries(handle, units)
     local done = redis.pcall('ZREM', key, gone[1], units == 1 and handle or gone[1])

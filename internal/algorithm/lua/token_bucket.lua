@@ -1,19 +1,23 @@
--- token_bucket and gcra. The debt is the time until the full capacity is available again. A unit
--- takes period/count = p/q microseconds, in lowest terms. All times are pairs, of whole microseconds
--- and parts of 1/q: so a decision only adds and compares, and nothing is rounded.
+-- token_bucket.lua decides for token buckets and for GCRA. Both store a debt: the time until the full
+-- capacity is available again. Each unit adds period/count = p/q microseconds to it, in lowest terms. All
+-- times are pairs of whole microseconds and parts of 1/q, so a decision only adds and compares, and
+-- nothing is rounded.
 --
--- Stored: a string, FORM .. 'ends' or FORM .. 'ends+f', the instant at which the debt ends. FORM is
--- a version and the rate at which it drains: 'B1 count ', or where the key does not tell the period
--- 'B1 count/period '.
--- Constants: FORM, the capacity as a debt (W, F), q, the period. Cost: the debt that it adds (n, f).
--- Observed: the debt (a, b). It is above the capacity if more was charged than fits, or after a step
--- back of the clock. Of what is stored at another rate, c is how long it still takes there; else c is
--- 0.
+-- Stored: a string, FORM .. 'ends' or FORM .. 'ends+f': the instant at which the debt ends, with its parts
+-- if there are any. FORM is a version and the rate at which the debt drains: 'B1 count ', or
+-- 'B1 count/period ' if the key does not tell the period.
+-- Constants: FORM, the capacity as a debt (W, F), q, and the period.
+-- Cost: the debt that it adds (n, f).
+-- Observed: the debt (a, b). It is above the capacity if more was charged than fits, or if the clock has
+-- stepped back. If the value was stored at another rate, c is how long its debt still takes at that
+-- rate; otherwise c is 0.
 
--- token_bucket returns a limit whose constants begin at ARGV[at].
-local function token_bucket(at)
-  local form, W, F, q, period = ARGV[at], ARGV[at + 1] + 0, ARGV[at + 2] + 0, ARGV[at + 3] + 0, ARGV[at + 4] + 0
-  local limit = { window = W, drains = true }
+local function token_bucket(constants_at)
+  local form, W, F = ARGV[constants_at], ARGV[constants_at + 1] + 0, ARGV[constants_at + 2] + 0
+  local q, period = ARGV[constants_at + 3] + 0, ARGV[constants_at + 4] + 0
+  local limit = {}
+  limit.window = W
+  limit.drains = true
 
   function limit.numbers(position)
     for i = position + 1, position + 4 do ARGV[i] = ARGV[i] + 0 end
@@ -23,12 +27,14 @@ local function token_bucket(at)
     return ARGV[position] + 0, ARGV[position + 1] + 0
   end
 
-  -- read returns the debt of a value with parts or of another rate; how long that takes at the other
-  -- rate, or 0; and the value if it is foreign. Used units stay used: the debt is the time that they
-  -- take at the present rate, rounded up. It is 2 ^ 60 if it is that or more.
+  -- read returns the debt of a value that has parts or another rate; how long the debt takes at the other
+  -- rate, or 0; and the value if it is foreign. Units that were used at another rate stay used: the debt is
+  -- the time that they take at the present rate, rounded up, and at most 2^60. A product of several numbers
+  -- is rounded by Lua and may be a little too small. The factor 1 + 2^-50 is larger than that error, so
+  -- that the result is never below the exact one.
   function limit.read(value, now)
     local debt, parts, other, wrong = 0, 0, 0, nil
-    local text = #value <= longest and value .. '+0' or '' -- it stands in for the parts of a value without any
+    local text = #value <= longest and value .. '+0' or '' -- +0 are the parts of a value that has none
     local ends, rest
     local own, count, per = string.sub(value, 1, #form) == form, q, period
     if own then
@@ -44,7 +50,7 @@ local function token_bucket(at)
       other = ends - now + (rest > 0 and 1 or 0)
       debt = math.min(math.ceil(other * (count / per / (string.match(form, ' (%d+)') / period)) * (1 + 2 ^ -50)), 2 ^ 60)
     elseif ends >= now then
-      debt, parts = ends - now, math.ceil(rest) -- what is not of this version may have fractions of parts
+      debt, parts = ends - now, math.ceil(rest) -- another version may have stored fractions of parts
       if parts == q then debt, parts = debt + 1, 0 end
     end
     return debt, parts, other, wrong
@@ -75,7 +81,7 @@ local function token_bucket(at)
     return fits
   end
 
-  -- The cost is negative where it is taken back. The last instant that can be stored is 2 ^ 53 - 1.
+  -- The cost is negative if it is taken back. The last instant that can be stored is 2^53 - 1.
   function limit.charge(now, n, f, _, a, b)
     local w, v = a + n, b + f
     if v >= q then w, v = w + 1, v - q elseif v < 0 then w, v = w - 1, v + q end
@@ -85,7 +91,7 @@ local function token_bucket(at)
     return stored, w + 1
   end
 
-  -- debt returns the debt that some units add. From 2^53 on it is not exact, and never fits.
+  -- debt returns the debt that some units add. It is exact below 2^53, and no larger one ever fits.
   function limit.debt(units)
     local count = tonumber(string.match(form, ' (%d+)'))
     local each, part = math.floor(period / count), (period % count) / (count / q) -- of a unit: microseconds, and beyond them parts of 1/q
@@ -101,16 +107,14 @@ local function token_bucket(at)
   end
 
   function limit.more(n, f, units)
-    local w, v
-    w, v = limit.debt(units)
+    local w, v = limit.debt(units)
     w, v = w + n, v + f
     if v >= q then w, v = w + 1, v - q end
     return w, v
   end
 
   function limit.bound(units, _)
-    local w, v
-    w, v = limit.debt(units)
+    local w, v = limit.debt(units)
     return w, v
   end
 
@@ -118,17 +122,20 @@ local function token_bucket(at)
     return string.match(form, ' (%d+)') .. '/' .. string.format(whole, period)
   end
 
-  -- forced charges units that need not fit, if they and all that is stored drain at another rate from
-  -- now on. What is charged because its hold has `expired` drains at the fastest rate at which it was
-  -- reserved (`pace`), or at that of what is stored if that is faster: so it does not matter whose
-  -- decision finds it. In other calls, where more is used than this limit could have admitted, that
-  -- goes on to drain at the faster rate that is stored: others were promised that.
+  -- forced is for units that are charged whether they fit or not. It returns the text to store, and for how
+  -- long that is needed, if the whole debt drains at another rate than that of this limit from now on. If
+  -- it drains at the rate of this limit, forced returns nil, and what charge has returned is stored.
+  --
+  -- If the units are charged because their hold has `expired`, the debt drains at the fastest rate at which
+  -- they were reserved (`pace`), or at the rate that is stored if there is a debt and that is faster. So
+  -- the result does not depend on the limit whose decision finds the expired hold.
+  -- If they are charged by a settlement, a stored debt that is larger than this limit could have admitted
+  -- goes on to drain at the faster rate at which it is stored, because others were told when it ends.
   function limit.forced(value, now, units, a, b, c, pace, expired)
-    local present, stored, drains, replaces, needs, count, per
-    present = limit.pace()
-    stored = present
+    local present = limit.pace()
+    local stored, drains, replaces, needs = present, nil, nil, nil
     if c > 0 then
-      count, per = string.match(value, '^B1 (%d+)/?(%d*) ')
+      local count, per = string.match(value, '^B1 (%d+)/?(%d*) ')
       stored = count .. '/' .. (per ~= '' and per or string.format(whole, period))
     end
     if expired then
@@ -155,8 +162,9 @@ local function token_bucket(at)
     return math.ceil(held / speed(pace) * (1 + 2 ^ -50)) + 1
   end
 
-  -- It subtracts the cost from the debt if the debt still ends at `handle` and `expiry`: nothing was
-  -- charged since.
+  -- refund takes back units that were charged: it subtracts their debt. It does so only if the debt still ends
+  -- at `handle` with the parts `expiry`, as it did after their charge, because then nothing has been charged
+  -- since. If no more than their debt is left, everything is removed.
   function limit.refund(units, handle, expiry, now, a, b, c)
     local last, w, v = c == 0 and a + b > 0 and now + a == handle and b == expiry, 0, 0
     if last then

@@ -117,7 +117,7 @@ func (h *history) chargedAt(expiry int64, after int) int {
 
 // firstCall is where a script says at which argument its calls begin, and plainWidth how many a plain decision takes.
 var (
-	firstCall  = regexp.MustCompile(`local base, at, replied, acting, spent = 0, (\d+),`)
+	firstCall  = regexp.MustCompile(`local base, at, [a-z_, ]+ = 0, (\d+),`)
 	plainWidth = regexp.MustCompile(`local width = plain and (\d+)`)
 )
 

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -100,15 +101,34 @@ func (w *world) capacity() int64 {
 	return units
 }
 
-// run runs a script and returns its reply.
-func (w *world) run(script string, keys []string, args []any) []int64 {
+// scripts has a *redis.Script for the names of the algorithms of some limits. The text of a script depends on these
+// names alone. Composing it takes several times as long as running it, and the tests run a few dozen different scripts
+// some ten thousand times.
+var scripts sync.Map
+
+// script returns the script of members, with a clock that is the last argument instead of the server's.
+func (w *world) script(members []algorithm.Member) *redis.Script {
 	w.t.Helper()
+	names := ""
+	for _, m := range members {
+		names += m.Name + " "
+	}
+	if s, ok := scripts.Load(names); ok {
+		return s.(*redis.Script)
+	}
 	const clock = "local now, grace = tonumber(table.remove(ARGV)), 1e11\n"
-	rest, ok := strings.CutPrefix(script, algorithm.Clock)
+	rest, ok := strings.CutPrefix(algorithm.Script(members, algorithm.Form{}), algorithm.Clock)
 	if !ok {
 		w.t.Fatal("a script that does not begin with algorithm.Clock")
 	}
-	reply, err := redis.NewScript(clock+rest).Run(w.t.Context(), w.client, keys, append(args, strconv.FormatInt(w.now, 10))...).Int64Slice()
+	s, _ := scripts.LoadOrStore(names, redis.NewScript(clock+rest))
+	return s.(*redis.Script)
+}
+
+// run runs the script of members and returns its reply.
+func (w *world) run(members []algorithm.Member, keys []string, args []any) []int64 {
+	w.t.Helper()
+	reply, err := w.script(members).Run(w.t.Context(), w.client, keys, append(args, strconv.FormatInt(w.now, 10))...).Int64Slice()
 	if err != nil {
 		w.fatalf("%v", err)
 	}
@@ -170,7 +190,7 @@ func appendCall(args []any, members []algorithm.Member, c algorithm.HoldCall) []
 
 func (w *world) call(members []algorithm.Member, args []any, calls []algorithm.HoldCall) {
 	was := w.dump()
-	left := w.run(algorithm.Script(members, algorithm.Form{}), slices.Repeat(w.keys[:len(members)], len(calls)), args)
+	left := w.run(members, slices.Repeat(w.keys[:len(members)], len(calls)), args)
 	for _, c := range calls {
 		answers := make([]algorithm.Answer, len(members))
 		reply, _, rest, err := algorithm.SplitReply(left, len(members), 0)

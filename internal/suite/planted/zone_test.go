@@ -24,7 +24,7 @@ func TestZoneData(t *testing.T) {
 		return func(n, used int64) {
 			t.Helper()
 			args := members[0].Cost(append(w.constants(members), "1"), n)
-			if reply := w.run(algorithm.Script(members, algorithm.Form{}), w.keys[:1], args); reply[2] != used {
+			if reply := w.run(members, w.keys[:1], args); reply[2] != used {
 				t.Errorf("%v, %s: %d were used, want %d", time.UnixMicro(w.now).UTC(), zone, reply[2], used)
 			}
 		}

@@ -71,11 +71,11 @@ func prices() (all []*price) {
 	add(price{name: "three limits, held, batch of 20", limits: three, batch: 20, held: true, first: charge})
 	add(price{name: "three limits, reserve and settle", limits: three, batch: 1, first: reserve, second: settle})
 
-	bucket, bans := three[:1], algorithm.Bans{hour, 2 * hour}
+	bucket, bans := three[:1], []algorithm.Group{{Limits: 1, Bans: algorithm.Bans{hour, 2 * hour}}}
 	add(price{name: "other numbers, batch of 64", limits: bucket, form: algorithm.Form{Own: true}, batch: 64, first: charge})
 	add(price{name: "on a cluster, batch of 64", limits: bucket, form: algorithm.Form{Undeclared: true}, batch: 64, first: charge})
-	add(price{name: "with bans, alone", limits: bucket, form: algorithm.Form{Bans: bans}, batch: 1, first: charge})
-	add(price{name: "with bans, batch of 64", limits: bucket, form: algorithm.Form{Bans: bans}, batch: 64, first: charge})
+	add(price{name: "with bans, alone", limits: bucket, form: algorithm.Form{Groups: bans}, batch: 1, first: charge})
+	add(price{name: "with bans, batch of 64", limits: bucket, form: algorithm.Form{Groups: bans}, batch: 64, first: charge})
 	two := algorithm.Form{Groups: []algorithm.Group{{Limits: 1}, {Limits: 1}}}
 	add(price{name: "two limiters, alone", limits: []algorithm.Member{three[0], three[2]}, form: two, batch: 1, first: charge})
 	return all
@@ -181,10 +181,13 @@ func (p *price) run(
 }
 
 func (p *price) bans() int {
-	if p.form.Bans != nil {
-		return 1
+	n := 0
+	for _, g := range p.form.Groups {
+		if g.Bans != nil {
+			n++
+		}
 	}
-	return 0
+	return n
 }
 
 // arguments returns the keys and the arguments of the i-th script.
@@ -207,7 +210,7 @@ func (p *price) arguments(i int, call algorithm.HoldCall) (keys []string, args [
 		} else {
 			args = call.Append(args, holds)
 		}
-		if p.form.Bans != nil {
+		if p.bans() > 0 {
 			args = append(args, "1")
 		}
 		return args
