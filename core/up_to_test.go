@@ -12,8 +12,7 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
 
-// TestAllowUpTo has observers see one decision, with the units that were granted, and a denial that is remembered not answer in
-// place of what there is now.
+// TestAllowUpTo has observers see one decision, with the units that were granted.
 func TestAllowUpTo(t *testing.T) {
 	t.Parallel()
 	type seen struct {
@@ -36,6 +35,27 @@ func TestAllowUpTo(t *testing.T) {
 	}
 	if want := []seen{{true, 8}, {true, 2}, {false, 8}, {false, 8}}; len(told) != len(want) || told[0] != want[0] || told[1] != want[1] || told[2] != want[2] {
 		t.Errorf("observers saw %v, want %v", told, want)
+	}
+}
+
+// TestAllowUpToAsksAnew has a denial be remembered, and then another process free all units: these are granted, and not what
+// remained when the denial was made.
+func TestAllowUpToAsksAnew(t *testing.T) {
+	t.Parallel()
+	client := redistest.Server(t).Client(t)
+	lim, other := MustNew(client, "upto", FixedWindow(PerDay(10)), FailClosed()), MustNew(client, "upto", FixedWindow(PerDay(10)), FailClosed())
+	defer func() { _, _ = lim.Close(), other.Close() }()
+	if res, err := lim.AllowN(t.Context(), "k", 4); err != nil || !res.Allowed {
+		t.Fatalf("%+v, %v", res, err)
+	}
+	if res, err := lim.AllowN(t.Context(), "k", 10); err != nil || res.Allowed {
+		t.Fatalf("%+v, %v", res, err)
+	}
+	if err := other.Reset(t.Context(), "k"); err != nil {
+		t.Fatal(err)
+	}
+	if granted, res, err := lim.AllowUpTo(t.Context(), "k", 10); err != nil || granted != 10 {
+		t.Errorf("%d of 10 granted: %+v, %v", granted, res, err)
 	}
 }
 
