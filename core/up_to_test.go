@@ -59,6 +59,18 @@ func TestAllowUpToAsksAnew(t *testing.T) {
 	}
 }
 
+// TestAllowUpToOfMoreThanCapacity asks for more units than there can be at once: the wait for the rest is that for a whole capacity.
+func TestAllowUpToOfMoreThanCapacity(t *testing.T) {
+	t.Parallel()
+	lim := MustNewMemory("upto", FixedWindow(PerDay(10)))
+	for _, want := range []int64{10, 0} {
+		granted, res, err := lim.AllowUpTo(t.Context(), "k", 25)
+		if err != nil || granted != want || granted > 0 && (res.RetryAfter <= 0 || res.RetryAfter > day) {
+			t.Errorf("%d of 25 granted, want %d: %+v, %v", granted, want, res, err)
+		}
+	}
+}
+
 // TestAllowUpToWithoutRedis goes by the outage policy, and refuses what it cannot decide.
 func TestAllowUpToWithoutRedis(t *testing.T) {
 	t.Parallel()
