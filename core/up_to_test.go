@@ -12,8 +12,7 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
 
-// TestAllowUpTo checks that observers see one decision for each call, with the units that were granted,
-// and that a remembered denial does not hide units that remain.
+// TestAllowUpTo checks that observers see one decision for each call, with the units that were granted.
 func TestAllowUpTo(t *testing.T) {
 	t.Parallel()
 	type seen struct {
@@ -36,6 +35,40 @@ func TestAllowUpTo(t *testing.T) {
 	}
 	if want := []seen{{true, 8}, {true, 2}, {false, 8}, {false, 8}}; len(told) != len(want) || told[0] != want[0] || told[1] != want[1] || told[2] != want[2] {
 		t.Errorf("observers saw %v, want %v", told, want)
+	}
+}
+
+// TestAllowUpToAsksAnew frees all units in another process while this process remembers a denial. All units
+// are granted, not only those that remained when the denial was made.
+func TestAllowUpToAsksAnew(t *testing.T) {
+	t.Parallel()
+	client := redistest.Server(t).Client(t)
+	lim, other := MustNew(client, "upto", FixedWindow(PerDay(10)), FailClosed()), MustNew(client, "upto", FixedWindow(PerDay(10)), FailClosed())
+	defer func() { _, _ = lim.Close(), other.Close() }()
+	if res, err := lim.AllowN(t.Context(), "k", 4); err != nil || !res.Allowed {
+		t.Fatalf("%+v, %v", res, err)
+	}
+	if res, err := lim.AllowN(t.Context(), "k", 10); err != nil || res.Allowed {
+		t.Fatalf("%+v, %v", res, err)
+	}
+	if err := other.Reset(t.Context(), "k"); err != nil {
+		t.Fatal(err)
+	}
+	if granted, res, err := lim.AllowUpTo(t.Context(), "k", 10); err != nil || granted != 10 {
+		t.Errorf("%d of 10 granted: %+v, %v", granted, res, err)
+	}
+}
+
+// TestAllowUpToOfMoreThanCapacity asks for more units than the capacity. RetryAfter is then the wait for a
+// whole capacity.
+func TestAllowUpToOfMoreThanCapacity(t *testing.T) {
+	t.Parallel()
+	lim := MustNewMemory("upto", FixedWindow(PerDay(10)))
+	for _, want := range []int64{10, 0} {
+		granted, res, err := lim.AllowUpTo(t.Context(), "k", 25)
+		if err != nil || granted != want || granted > 0 && (res.RetryAfter <= 0 || res.RetryAfter > day) {
+			t.Errorf("%d of 25 granted, want %d: %+v, %v", granted, want, res, err)
+		}
 	}
 }
 
