@@ -14,19 +14,19 @@ import (
 	"github.com/redislimit/redislimit/internal/inside"
 )
 
-// maxBody bounds what is posted.
+// maxBody is the largest body of a POST, in bytes.
 const maxBody = 64 << 10
 
-// posted is what is posted: a key in one of three ways.
+// posted is the body of a POST. It names the key in one of three ways: Key, ID or Parts.
 type posted struct {
 	Limiter string `json:"limiter"`
 	Key     string `json:"key"`
-	ID      []byte `json:"id"` // the key whatever its bytes are, in base64
+	ID      []byte `json:"id"` // the key in base64, for keys that are not UTF-8
 	Parts   []part `json:"parts"`
-	For     string `json:"for"` // of block, such as "1h30m"
+	For     string `json:"for"` // how long to block the key, such as "1h30m"
 }
 
-// actions are what is done to a key.
+// actions are the actions on a key, by the last part of the path.
 var actions = map[string]func(ctx context.Context, l *core.Limiter, key string, d time.Duration) error{
 	"lookup": func(context.Context, *core.Limiter, string, time.Duration) error { return nil },
 	"reset": func(ctx context.Context, l *core.Limiter, key string, _ time.Duration) error {
@@ -40,7 +40,7 @@ var actions = map[string]func(ctx context.Context, l *core.Limiter, key string, 
 	},
 }
 
-// act does what is posted, and replies how the key is then.
+// act carries out the action called name, and replies with the state of the key after it.
 func (h *handler) act(w http.ResponseWriter, r *http.Request, name string) {
 	var (
 		p   posted
@@ -71,6 +71,7 @@ func (h *handler) act(w http.ResponseWriter, r *http.Request, name string) {
 	reply(w, http.StatusOK, s)
 }
 
+// logDone logs an action that may have changed a key.
 func logDone(r *http.Request, l *core.Limiter, name, key string, d time.Duration, err error) {
 	attrs := []any{"limiter", l.Name(), "peer", r.RemoteAddr, "key", key}
 	if d != 0 {
@@ -82,7 +83,7 @@ func logDone(r *http.Request, l *core.Limiter, name, key string, d time.Duration
 	l.Logger().Log(r.Context(), slog.LevelInfo, "redislimit: admin: "+name, attrs...)
 }
 
-// A refusal is the error of a request that is not looked at further.
+// A refusal is the error of a request that is refused before its key is read, with the status to reply.
 type refusal struct {
 	status int
 	text   string
@@ -90,6 +91,7 @@ type refusal struct {
 
 func (e refusal) Error() string { return e.text }
 
+// statusOf returns the status with which to reply if an action returned err.
 func statusOf(err error) int {
 	var refused refusal
 	switch {
@@ -101,8 +103,9 @@ func statusOf(err error) int {
 	return http.StatusBadRequest
 }
 
-// read reads what is posted, and returns its limiter. A form of another site can post no JSON, and
-// a script there is asked about by its browser first.
+// read reads the body of a POST, and returns the limiter that it names. A page of another site cannot
+// change anything: its forms cannot send JSON, and a browser asks this server before it sends JSON for a
+// script of that page.
 func (h *handler) read(w http.ResponseWriter, r *http.Request, p *posted) (*core.Limiter, error) {
 	if err := h.origin.Check(r); err != nil {
 		return nil, refusal{http.StatusForbidden, err.Error()}
@@ -122,7 +125,7 @@ func (h *handler) read(w http.ResponseWriter, r *http.Request, p *posted) (*core
 	return seen.limiter, nil
 }
 
-// keyPosted returns the key that is posted.
+// keyPosted returns the key that p names.
 func (w *Watch) keyPosted(p posted) (string, error) {
 	switch {
 	case p.Key != "":
@@ -133,31 +136,32 @@ func (w *Watch) keyPosted(p posted) (string, error) {
 	return w.keyOf(p.Parts)
 }
 
-// A state is how a key stands. Times to wait are in seconds; -1 is for ever.
+// A state is the state of a key. Durations are in seconds; -1 stands for [core.Never].
 type state struct {
 	Limiter    string       `json:"limiter"`
 	Key        string       `json:"key"`
 	ID         []byte       `json:"id"`
-	At         time.Time    `json:"at"` // by the clock of who says so
+	At         time.Time    `json:"at"` // by the clock of the server or process that decided
 	Source     string       `json:"source"`
-	Allowed    bool         `json:"allowed"` // a request of cost 1 would be
+	Allowed    bool         `json:"allowed"` // whether a request of cost 1 would be admitted
 	RetryAfter float64      `json:"retryAfter"`
 	Banned     *time.Time   `json:"bannedUntil,omitempty"`
-	Limits     []limitState `json:"limits"` // none where FailOpen admits everything
+	Limits     []limitState `json:"limits"` // empty while FailOpen admits everything
 }
 
+// A limitState is the state of one limit of a key.
 type limitState struct {
 	Limit      string  `json:"limit"`
 	Allowed    bool    `json:"allowed"`
-	Unlimited  bool    `json:"unlimited,omitempty"` // it has none of the following
+	Unlimited  bool    `json:"unlimited,omitempty"` // without a limit, the fields below are 0
 	Capacity   int64   `json:"capacity"`
 	Remaining  int64   `json:"remaining"`
-	Held       int64   `json:"held"` // of what is used: reserved, or slots
+	Held       int64   `json:"held"` // how many of the used units are reserved, or are slots
 	RetryAfter float64 `json:"retryAfter"`
 	ResetAfter float64 `json:"resetAfter"`
 }
 
-// stateOf returns how a key stands.
+// stateOf returns the state of a key.
 func stateOf(ctx context.Context, l *core.Limiter, key string) (state, error) {
 	res, err := l.Peek(ctx, key)
 	if err != nil {
@@ -189,7 +193,7 @@ func stateOf(ctx context.Context, l *core.Limiter, key string) (state, error) {
 		switch {
 		case limit == core.Unlimited():
 			s.Limits = append(s.Limits, limitState{Limit: limit.String(), Allowed: !res.Banned, Unlimited: true})
-		case decides: // else it is beside a limit of 0
+		case decides: // a limit beside a limit of 0 does not decide
 			s.Limits = append(s.Limits, limitState{
 				limit.String(), each.Allowed, false, each.Limit, each.Remaining, held[each.LimitName], seconds(each.RetryAfter), seconds(each.ResetAfter),
 			})
@@ -198,6 +202,7 @@ func stateOf(ctx context.Context, l *core.Limiter, key string) (state, error) {
 	return s, nil
 }
 
+// seconds returns d in seconds, and -1 for core.Never.
 func seconds(d time.Duration) float64 {
 	if d == core.Never {
 		return -1

@@ -1,14 +1,14 @@
-// Package admin shows what rate limiters do, on a page for the people who run them: who is denied,
-// how much, how fast decisions are, how Redis is. A key can be looked up, reset, blocked and
-// unblocked.
+// Package admin shows what rate limiters do, on a page for the people who run them: which keys are
+// denied, how often, how long decisions take, and whether Redis is up. The page can look up a key, reset
+// it, block it and unblock it.
 //
 //	watch := admin.NewWatch()
 //	lim := core.MustNew(rdb, "api", core.TokenBucket(core.PerMinute(100)), core.ObserveKeys(watch.Observe))
 //	watch.Add(lim)
 //	http.Handle("/limits/", admin.Handler(mayAdminister, watch))
 //
-// What it counts is that of this process, of the last minutes, in bounded memory. Of Redis it asks
-// only for a key that is looked up or changed; it never scans.
+// The page counts the decisions of this process in the last minutes, in bounded memory. It calls Redis
+// only for a key that is looked up or changed, and never scans.
 package admin
 
 import (
@@ -26,27 +26,28 @@ import (
 //go:embed web
 var web embed.FS
 
-// policy lets the page load only files of this handler, run no inline script, write no HTML by
-// script, and be in no frame: a page around it could have its buttons clicked.
+// policy allows the page to load only the files of this handler. It forbids inline scripts, scripts that
+// write HTML, and frames: a page around this one could trick its user into clicking buttons.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; " +
 	"frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 
-// Handler returns the page of what watch has seen, and the JSON beside it. Mount it at any path
-// that ends with a slash. It changes nothing by GET, and refuses a POST of another origin.
+// Handler returns the page that shows watch, and its data as JSON. Mount it at any path that ends with a
+// slash. A GET changes nothing, and a POST from another origin is refused.
 //
-// allow is asked for each request, and says who may see all keys, and change them: let it check a
-// session of your administrators. It must not let in all that a network or a machine sends:
-// browsers there send requests for any site. Neither allow nor watch can be nil.
+// allow is called for each request, and reports whether the client may see all keys and change them. Let
+// allow check a session of your administrators. It must not allow every request from a network or a
+// machine, because browsers there send requests on behalf of any web site. Handler panics if allow or
+// watch is nil.
 //
 //	GET   ./           the page
-//	GET   ./data.json  what it shows
+//	GET   ./data.json  the data that the page shows
 //	POST  ./lookup     {"limiter": "api", "key": "user:alice"}, or {"limiter": "api", "parts": [{"by": "user", "value": "alice"}]}
 //	POST  ./reset      the same
 //	POST  ./block      the same, with "for": "1h"; see [core.Limiter.Block]
 //	POST  ./unblock    the same
 //
-// What is posted is JSON, and its answer is how the key is then. Each change is logged by the
-// limiter's logger, with the request's context, the key and the peer's address.
+// The body of a POST is JSON, and its response is the state of the key after the change. The limiter's
+// logger logs each change, with the context of the request, the key and the address of the peer.
 func Handler(allow func(*http.Request) bool, watch *Watch) http.Handler {
 	switch {
 	case allow == nil:
@@ -57,12 +58,14 @@ func Handler(allow func(*http.Request) bool, watch *Watch) http.Handler {
 	return &handler{allow, watch, http.NewCrossOriginProtection()}
 }
 
+// A handler serves the page and its data.
 type handler struct {
 	allow  func(*http.Request) bool
 	watch  *Watch
 	origin *http.CrossOriginProtection
 }
 
+// ServeHTTP serves a file, the data, or an action. The last part of the path chooses which.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header := w.Header()
 	header.Set("Content-Security-Policy", policy)
@@ -76,7 +79,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "You may not see this.", http.StatusForbidden)
 		return
 	}
-	name := r.URL.Path[strings.LastIndexByte(r.URL.Path, '/')+1:] // wherever it is mounted
+	name := r.URL.Path[strings.LastIndexByte(r.URL.Path, '/')+1:] // the path above it depends on where the handler is mounted
 	_, acts := actions[name]
 	switch {
 	case acts && r.Method == http.MethodPost:
@@ -97,8 +100,8 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// file replies with a file of the page. An http.FileServer would take Cache-Control away where
-// there is none.
+// file replies with a file of the page. An http.FileServer would remove Cache-Control from the response
+// about a missing file.
 func file(w http.ResponseWriter, name string) {
 	content, err := web.ReadFile("web/" + name)
 	if err != nil {
@@ -106,9 +109,10 @@ func file(w http.ResponseWriter, name string) {
 		return
 	}
 	w.Header().Set("Content-Type", mime.TypeByExtension(path.Ext(name)))
-	_, _ = w.Write(content) //nolint:gosec // a file of ours
+	_, _ = w.Write(content) //nolint:gosec // one of the embedded files
 }
 
+// reply replies with a value as JSON.
 func reply(w http.ResponseWriter, status int, value any) {
 	body, err := json.Marshal(value)
 	if err != nil {
@@ -117,5 +121,5 @@ func reply(w http.ResponseWriter, status int, value any) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_, _ = w.Write(body) // it fails if the client has left
+	_, _ = w.Write(body) // fails if the client has left
 }

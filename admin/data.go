@@ -12,25 +12,25 @@ import (
 	"github.com/redislimit/redislimit/internal/inside"
 )
 
-// data is what the page shows.
+// data is the data that the page shows.
 type data struct {
-	Process  string        `json:"process"` // behind a load balancer the next answer may be another's
+	Process  string        `json:"process"` // behind a load balancer, the next answer may come from another process
 	At       time.Time     `json:"at"`
 	Limiters []limiterData `json:"limiters"`
-	Kinds    []kind        `json:"kinds"` // by which keys are looked up
+	Kinds    []kind        `json:"kinds"` // the ways to look up a key
 }
 
-// limiterData is what was counted of a limiter in the last 5 minutes, and of its keys since
+// limiterData contains the counts of a limiter in the last 5 minutes, and the counts of its keys since
 // KeysSince.
 type limiterData struct {
 	Name       string         `json:"name"`
 	Limits     []string       `json:"limits"`
-	Outage     string         `json:"outage,omitempty"` // the outage policy; none in memory
-	Bans       bool           `json:"bans"`             // keys can be blocked
-	Decisions  []uint32       `json:"decisions"`        // in each second, the oldest first
+	Outage     string         `json:"outage,omitempty"` // the outage policy; empty for a limiter in memory
+	Bans       bool           `json:"bans"`             // whether keys can be blocked
+	Decisions  []uint32       `json:"decisions"`        // the decisions of each second, the oldest first
 	Denied     []uint32       `json:"denied"`
-	Sources    map[string]int `json:"sources"` // who made the decisions; "error" if nobody could
-	P50        float64        `json:"p50"`     // in seconds; 0 if there is nothing
+	Sources    map[string]int `json:"sources"` // the decisions by their core.Source; "error" counts the failed ones
+	P50        float64        `json:"p50"`     // the median latency in seconds; 0 without decisions
 	P99        float64        `json:"p99"`
 	Servers    []serverData   `json:"servers"`
 	KeysSince  time.Time      `json:"keysSince"`
@@ -38,6 +38,7 @@ type limiterData struct {
 	MostDenied []keyData      `json:"mostDenied"`
 }
 
+// serverData is the state of a Redis server, as far as this process knows.
 type serverData struct {
 	Addr  string     `json:"addr"`
 	State string     `json:"state"` // "up", "doubted" or "down"
@@ -45,20 +46,21 @@ type serverData struct {
 	Error string     `json:"error,omitempty"`
 }
 
-// keyData is a key with how often it was counted since it is kept: from Count-Over to Count times.
+// keyData says how often a key was counted. The true number is from Count-Over to Count.
 type keyData struct {
 	Key   string `json:"key"`
-	ID    []byte `json:"id,omitempty"` // the same, whatever its bytes are; none if the key may be cut
+	ID    []byte `json:"id,omitempty"` // the key in base64; empty if the key may be truncated
 	Count int64  `json:"count"`
 	Over  int64  `json:"over,omitempty"`
 }
 
-// process is the name of this process.
+// process is the name of this process: its host and process ID.
 var process = func() string {
 	host, _ := os.Hostname()
 	return host + ":" + strconv.Itoa(os.Getpid())
 }()
 
+// data returns the data that the page shows now.
 func (w *Watch) data() data {
 	now := time.Since(w.began)
 	d := data{Process: process, At: time.Now(), Limiters: []limiterData{}, Kinds: *w.kinds.Load()}
@@ -69,8 +71,9 @@ func (w *Watch) data() data {
 	return d
 }
 
+// data returns the data about a limiter. now is the time since began.
 func (s *watched) data(began time.Time, now time.Duration) limiterData {
-	// what core tells this module alone: the outage policy, whether there are bans, and its servers
+	// the outage policy, whether there are bans, and the servers, which core does not export
 	seen := inside.Core.Inspect(s.limiter)
 	d := limiterData{
 		Name: s.limiter.Name(), Outage: seen.Policy, Bans: seen.Bans, Sources: map[string]int{}, Servers: []serverData{},
@@ -98,7 +101,7 @@ func (s *watched) data(began time.Time, now time.Duration) limiterData {
 	return d
 }
 
-// count adds the counts of a second.
+// count adds the counts of second i.
 func (d *limiterData) count(i int, counts []atomic.Uint32) {
 	for was := range countFailed + 1 {
 		n := counts[was].Load()
@@ -115,8 +118,8 @@ func (d *limiterData) count(i int, counts []atomic.Uint32) {
 	d.Denied[i] = counts[countDenied].Load()
 }
 
-// latency returns the median and the 99th percentile of what is shown, in seconds, with the slot of
-// now.
+// latency returns the median and the 99th percentile of the latencies that are shown, in seconds. They
+// include the slot of now.
 func (s *watched) latency(now time.Duration) (p50, p99 float64) {
 	var sums [latencyBuckets]uint64
 	var all uint64
@@ -143,9 +146,10 @@ func (s *watched) latency(now time.Duration) (p50, p99 float64) {
 	return p50, p99
 }
 
-// shownKeys is how many keys the page shows.
+// shownKeys is how many keys the page shows in each list.
 const shownKeys = 10
 
+// most returns the keys that were counted most often, and the time since which they were counted.
 func (s *watched) most(what int, now time.Duration) (all []keyData, since time.Duration) {
 	most, since := s.keys.most(what, shownKeys, now)
 	all = make([]keyData, len(most))

@@ -13,7 +13,7 @@ import (
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
-// The page is for the administrators, of whom the service keeps sessions.
+// Only administrators, whose sessions the service knows, may see the page.
 func Example() {
 	watch := admin.NewWatch()
 	lim := core.MustNewMemory("api", core.TokenBucket(core.PerMinute(100)), core.ObserveKeys(watch.Observe))
@@ -38,7 +38,7 @@ func Example() {
 	// 200
 }
 
-// What the page does, programs can do, too.
+// A program can send the same requests as the page.
 func ExampleHandler() {
 	watch := admin.NewWatch()
 	lim := core.MustNewMemory("login", core.FixedWindow(core.PerHour(5)), core.Ban())
@@ -60,14 +60,14 @@ func ExampleHandler() {
 	// Output: 200 true <nil>
 }
 
-// Where keys must not be on the page, the Watch gets none.
+// If keys must not appear on the page, pass none to the Watch.
 func ExampleWatch_Observe() {
 	watch := admin.NewWatch()
 	withoutKeys := core.Observe(func(ctx context.Context, e core.Event) { watch.Observe(ctx, "", e) })
 	watch.Add(core.MustNewMemory("api", core.TokenBucket(core.PerMinute(100)), withoutKeys))
 }
 
-// The keys of an API that are digests with a secret are looked up by the API key.
+// The keys of an API are digests with a secret, and are looked up by the API key.
 func ExampleWatch_LookUp() {
 	secret := keyfunc.Secret("a random text of 16 bytes or more")
 	watch := admin.NewWatch()

@@ -22,14 +22,14 @@ import (
 
 func everybody(*http.Request) bool { return true }
 
-// page returns the page of limiters that everybody may see, and the Watch.
+// page returns a Watch of lims, and a page of it that everybody may see.
 func page(lims ...*core.Limiter) (http.Handler, *admin.Watch) {
 	watch := admin.NewWatch()
 	watch.Add(lims...)
 	return admin.Handler(everybody, watch), watch
 }
 
-// ask sends a request as the page does, but for headers.
+// ask sends a request as the page does. headers are names and values that replace its headers.
 func ask(h http.Handler, method, path, body string, headers ...string) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(method, "http://admin.test/limits/"+path, strings.NewReader(body))
 	if method == http.MethodPost {
@@ -44,7 +44,7 @@ func ask(h http.Handler, method, path, body string, headers ...string) *httptest
 	return w
 }
 
-// A state is what the handler says of a key.
+// A state is the response about a key.
 type state struct {
 	Key         string    `json:"key"`
 	Source      string    `json:"source"`
@@ -61,7 +61,7 @@ type state struct {
 	} `json:"limits"`
 }
 
-// do posts, and returns the state of the key.
+// do sends a POST, and returns the state of the key from the response.
 func do(t *testing.T, h http.Handler, what, body string) (s state) {
 	t.Helper()
 	w := ask(h, http.MethodPost, what, body)
@@ -88,7 +88,7 @@ const (
 	bob   = `{"limiter":"api","key":"bob"}`
 )
 
-// TestAllow has a function that lets in nobody: there is nothing to see, and nothing is done.
+// TestAllow checks that a client that allow refuses sees nothing and changes nothing.
 func TestAllow(t *testing.T) {
 	t.Parallel()
 	lim := core.MustNewMemory("api", core.FixedWindow(core.PerHour(5)), core.Ban())
@@ -124,7 +124,7 @@ func TestAllow(t *testing.T) {
 	}
 }
 
-// TestHeaders checks what keeps other pages and caches away from each file.
+// TestHeaders checks the headers that protect each file from other pages and from caches.
 func TestHeaders(t *testing.T) {
 	t.Parallel()
 	h, _ := page()
@@ -152,7 +152,8 @@ func TestHeaders(t *testing.T) {
 	}
 }
 
-// TestOtherSites sends what a page of another site can have a browser send: no key changes, whatever the page knows.
+// TestOtherSites sends the requests that a page of another site can make a browser send: no key may
+// change, whatever the page knows.
 func TestOtherSites(t *testing.T) {
 	t.Parallel()
 	lim := core.MustNewMemory("api", core.FixedWindow(core.PerHour(5)), core.Ban())
@@ -195,7 +196,7 @@ func TestOtherSites(t *testing.T) {
 	}
 }
 
-// TestMistakes posts what cannot be done.
+// TestMistakes posts bodies that cannot be carried out.
 func TestMistakes(t *testing.T) {
 	t.Parallel()
 	h, _ := page(core.MustNewMemory("api", core.FixedWindow(core.PerHour(5))), core.MustNewMemory("bans", core.FixedWindow(core.PerHour(5)), core.Ban()))
@@ -229,7 +230,7 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
-// TestLookUp names keys by their parts: they are those of the key functions.
+// TestLookUp names keys by their parts, and checks that the key functions make the same keys.
 func TestLookUp(t *testing.T) {
 	t.Parallel()
 	lim := core.MustNewMemory("api", core.FixedWindow(core.PerHour(5)))
@@ -275,7 +276,8 @@ func TestLookUp(t *testing.T) {
 	}
 }
 
-// TestActions looks at keys of which units are used, held and banned, in memory and in Redis, and changes them.
+// TestActions looks up and changes keys with units that are used, held and banned, in memory and in
+// Redis.
 func TestActions(t *testing.T) {
 	t.Parallel()
 	t.Run("memory", func(t *testing.T) {
@@ -291,7 +293,7 @@ func TestActions(t *testing.T) {
 	})
 }
 
-// TestUnlimited looks at keys whose limits count nothing, alone and beside others, and blocks one.
+// TestUnlimited looks up keys without a limit, alone and beside other limits, and blocks one.
 func TestUnlimited(t *testing.T) {
 	t.Parallel()
 	fixed := core.FixedWindow(core.PerHour(10))

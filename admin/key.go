@@ -12,15 +12,15 @@ import (
 
 // A kind is one of the ways to name a key.
 type kind struct {
-	By    string `json:"by"`              // its name in JSON
-	Label string `json:"label"`           // and on the page
-	Name  string `json:"name,omitempty"`  // what its name is the name of; empty if it has none
-	Value string `json:"value,omitempty"` // an example of its value; empty if it has none
+	By    string `json:"by"`              // how JSON names the kind
+	Label string `json:"label"`           // how the page names the kind
+	Name  string `json:"name,omitempty"`  // what the name of a part stands for, such as a cookie; empty if parts have no name
+	Value string `json:"value,omitempty"` // an example of a value; empty if parts have no value
 
 	key func(name, value string) (string, error)
 }
 
-// kinds are those of package keyfunc. ForJoin is several of them.
+// kinds are the kinds of keys that package keyfunc makes. For keyfunc.Join, give several parts.
 var kinds = []kind{
 	{"key", "Key", "", "user:alice", func(_, v string) (string, error) { return v, nil }},
 	{"ip", "IP address", "", "192.0.2.1, or 2001:db8::/56", ipKey},
@@ -37,11 +37,12 @@ var kinds = []kind{
 	{"global", "All requests", "", "", func(string, string) (string, error) { return keyfunc.ForGlobal(), nil }},
 }
 
+// plain returns the function of a kind whose parts have no name.
 func plain(key func(string) string) func(_, v string) (string, error) {
 	return func(_, v string) (string, error) { return key(v), nil }
 }
 
-// ipKey takes an address, or a network of keyfunc.IPv4Prefix or IPv6Prefix.
+// ipKey returns the key of an address, or of a network with keyfunc.IPv4Prefix or keyfunc.IPv6Prefix.
 func ipKey(_, v string) (string, error) {
 	network, err := netip.ParsePrefix(v)
 	if err != nil {
@@ -58,6 +59,7 @@ func ipKey(_, v string) (string, error) {
 	return keyfunc.ForIP(network.Addr(), bits(network.Bits())), nil
 }
 
+// peerKey returns the key of a peer's address.
 func peerKey(_, v string) (string, error) {
 	addr, err := netip.ParseAddr(v)
 	if err != nil {
@@ -66,12 +68,14 @@ func peerKey(_, v string) (string, error) {
 	return keyfunc.ForPeer(addr), nil
 }
 
-// LookUp has the page look keys up by one more thing, under a label, where a key function of the
-// program makes them: package admin does not know the secret of an API key's digest.
+// LookUp adds a way to look up keys on the page, under a label. Use it for the keys of a key function of
+// your program: package admin does not know, for instance, the secret with which API keys are digested.
 //
 //	watch.LookUp("API key, ours", func(value string) string {
 //		return keyfunc.ForAPIKey(value, keyfunc.Secret(secret))
 //	})
+//
+// key must be safe for concurrent use. LookUp panics if label is empty or key is nil.
 func (w *Watch) LookUp(label string, key func(value string) string) {
 	if label == "" || key == nil {
 		panic(fmt.Sprintf("admin: LookUp(%q): want a label and a function", label))
@@ -82,14 +86,14 @@ func (w *Watch) LookUp(label string, key func(value string) string) {
 	w.kinds.Store(&with)
 }
 
-// A part is what a key is made of; a key of several is joined.
+// A part is one of the parts of which a key is made. Several parts are joined.
 type part struct {
 	By    string `json:"by"`
 	Name  string `json:"name"`
 	Value string `json:"value"`
 }
 
-// keyOf returns the key that the key function of a middleware makes of parts.
+// keyOf returns the key that the key functions of a middleware make of parts.
 func (w *Watch) keyOf(parts []part) (string, error) {
 	keys, kinds := make([]string, len(parts)), *w.kinds.Load()
 	for i, p := range parts {
@@ -115,8 +119,8 @@ func (w *Watch) keyOf(parts []part) (string, error) {
 	return keyfunc.ForJoin(keys...), nil
 }
 
-// keyOf makes the key of a part. Package keyfunc panics where a program has made a mistake; here a
-// person has.
+// keyOf returns the key of a part. Package keyfunc panics if an argument is wrong, because that is
+// usually a mistake in a program. Here it is a mistake of the person who looks up a key, and an error.
 func (k kind) keyOf(p part) (key string, err error) {
 	defer func() {
 		if value := recover(); value != nil {

@@ -6,20 +6,22 @@ import (
 	"time"
 )
 
-// A ring counts several things in each of its slots of time, the last ones of which it keeps.
-// Counting takes no lock, but for the first in a slot.
+// A ring counts several things in each of its time slots, and keeps the last slots. Counting takes no
+// lock, except for the first count in a slot.
 type ring struct {
 	every time.Duration
-	mu    sync.Mutex // held while a slot becomes another one
+	mu    sync.Mutex // held while a slot is reused for a later time
 	slots []slot
 }
 
+// A slot contains the counts of one period of time.
 type slot struct {
-	number atomic.Int64 // of the time since the Watch began, from 1
+	number atomic.Int64 // which period since the Watch began; the first one is 1
 	counts []atomic.Uint32
 }
 
-// newRing returns one that keeps n slots of so many counts, and the present one.
+// newRing returns a ring that keeps the present slot and n slots before it, with the given number of
+// counts in each.
 func newRing(every time.Duration, n, counts int) *ring {
 	r := &ring{every: every, slots: make([]slot, n+1)}
 	for i := range r.slots {
@@ -28,7 +30,7 @@ func newRing(every time.Duration, n, counts int) *ring {
 	return r
 }
 
-// at returns the counts of an instant, since the Watch began.
+// at returns the counts of the slot for now, which is the time since the Watch began.
 func (r *ring) at(now time.Duration) []atomic.Uint32 {
 	number := int64(now/r.every) + 1
 	s := &r.slots[number%int64(len(r.slots))]
@@ -38,10 +40,11 @@ func (r *ring) at(now time.Duration) []atomic.Uint32 {
 	return s.counts
 }
 
+// begin reuses a slot for the period with the given number.
 func (r *ring) begin(s *slot, number int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if s.number.Load() >= number { // of another caller, or the caller was late
+	if s.number.Load() >= number { // another caller has begun it, or this caller is late
 		return
 	}
 	for i := range s.counts {
@@ -50,8 +53,8 @@ func (r *ring) begin(s *slot, number int64) {
 	s.number.Store(number)
 }
 
-// last calls f with each slot before the present one in which something was counted, the oldest
-// first.
+// last calls f for each slot before the present one in which something was counted, the oldest first. i
+// is the index of the slot, from 0 for the oldest.
 func (r *ring) last(now time.Duration, f func(i int, counts []atomic.Uint32)) {
 	n, present := int64(len(r.slots)), int64(now/r.every)+1
 	for i := range n - 1 {

@@ -11,48 +11,51 @@ import (
 )
 
 const (
-	topShards = 8               // each under a lock of its own
-	perShard  = 64              // keys that each counts
-	topPeriod = 5 * time.Minute // this one and the one before are shown
-	maxKey    = 512             // bytes that are kept of a key: one that begins alike is taken for the same
+	topShards = 8               // each has a lock of its own
+	perShard  = 64              // how many keys each sketch counts
+	topPeriod = 5 * time.Minute // the counts of the present and of the previous period are shown
+	maxKey    = 512             // how many bytes of a key are kept; longer keys with the same beginning are counted as one
 )
 
-// A top finds the keys that are asked for and denied most often, in bounded memory: by Space-Saving
-// sketches (Metwally, Agrawal and El Abbadi, 2005) in each shard. A key that has more than a 64th
-// of what is counted there is among them.
+// A top finds the keys that are asked for and denied most often, in bounded memory. Each shard has
+// Space-Saving sketches (Metwally, Agrawal and El Abbadi, 2005). A key with more than 1/64 of the counts
+// in its shard is always found.
 type top struct {
 	seed   maphash.Seed
 	shards [topShards]topShard
 }
 
+// A topShard counts a part of the keys.
 type topShard struct {
 	sync.Mutex
 
-	number      int64 // that of the period of now
+	number      int64 // the number of the period that now counts
 	now, before [sketches]sketch
 }
 
-// What keys are counted for.
+// The things for which keys are counted. Each has a sketch.
 const (
 	asked = iota
 	denied
 	sketches
 )
 
-// A sketch is a heap by the counts that were last looked at, the smallest first.
+// A sketch counts keys. Its heap orders them by counts, the smallest first. The counts in the heap may
+// be out of date; add updates them when they matter.
 type sketch struct {
 	byKey map[string]*counted
 	heap  []*counted
 }
 
-// A counted is a key with how often it was counted. That may be too many by over: the count of the
-// key that it replaced.
+// A counted is a key with its count. The count may be too high by up to over, which is the count of the
+// key that this one replaced.
 type counted struct {
 	key         string
 	count, over int64
-	seen        int64 // its count when the heap looked at it: most counts then take no time there
+	seen        int64 // the count that the heap knows, so that most counts need not change the heap
 }
 
+// newTop returns a top that has counted nothing.
 func newTop() *top {
 	t := &top{seed: maphash.MakeSeed()}
 	for i := range t.shards {
@@ -64,7 +67,7 @@ func newTop() *top {
 	return t
 }
 
-// add counts a key at an instant, since the Watch began.
+// add counts a key. now is the time since the Watch began.
 func (t *top) add(key string, now time.Duration, isDenied bool) {
 	if len(key) > maxKey {
 		key = key[:maxKey]
@@ -79,7 +82,7 @@ func (t *top) add(key string, now time.Duration, isDenied bool) {
 	}
 }
 
-// turn has the sketches be those of an instant.
+// turn moves the sketches to the period of now.
 func (s *topShard) turn(now time.Duration) {
 	number := int64(now / topPeriod)
 	if number <= s.number {
@@ -95,18 +98,20 @@ func (s *topShard) turn(now time.Duration) {
 	s.number = number
 }
 
+// clear removes all keys.
 func (k *sketch) clear() {
 	clear(k.byKey)
 	clear(k.heap)
 	k.heap = k.heap[:0]
 }
 
+// add counts a key. If the sketch is full, a new key replaces the key with the smallest count.
 func (k *sketch) add(key string) {
 	if c := k.byKey[key]; c != nil {
 		c.count++
 		return
 	}
-	key = strings.Clone(key) // it may be a part of something large
+	key = strings.Clone(key) // the key may be part of a large string
 	if len(k.heap) < perShard {
 		c := &counted{key: key, count: 1, seen: 1}
 		heap.Push(k, c)
@@ -132,8 +137,8 @@ func (k *sketch) Pop() any           { return nil } // nothing is popped
 func (k *sketch) Swap(i, j int)      { k.heap[i], k.heap[j] = k.heap[j], k.heap[i] }
 func (k *sketch) Push(c any)         { k.heap = append(k.heap, c.(*counted)) } //nolint:forcetypeassert // add pushes it
 
-// most returns the keys with the n highest counts of what, of this period and the one before, and
-// when that began.
+// most returns the n keys with the highest counts of what, in the present and the previous period, and
+// the time at which the previous period began.
 func (t *top) most(what, n int, now time.Duration) (all []counted, since time.Duration) {
 	for i := range t.shards {
 		s := &t.shards[i]

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestSketch adds random keys, some more often than others, and compares with exact counts what the sketch promises.
+// TestSketch adds random keys, some of them often, and compares the sketch with exact counts.
 func TestSketch(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(50) {

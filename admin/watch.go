@@ -11,21 +11,22 @@ import (
 	"github.com/redislimit/redislimit/core"
 )
 
-// A Watch counts what limiters decide in this process: how many, how fast, by whom and for which
-// keys. [Handler] shows it. It is safe for concurrent use.
+// A Watch counts the decisions of limiters in this process: how many there are, how long they take, by
+// what they are made, and for which keys. [Handler] shows a Watch. It is safe for concurrent use.
 //
-// Its memory is bounded: for each limiter about 40 kB and 2,048 keys, each by its first 512 bytes.
-// Counts of keys are exact while there are few; of many, one with 2 % of the requests is always
-// found. Latencies of 256 ns to two minutes are too high by a quarter at most.
+// The memory of a Watch is bounded: for each limiter, it takes about 40 kB, and keeps up to 2,048 keys,
+// of each the first 512 bytes. While there are few keys, their counts are exact. With many keys, a key
+// with 2 % of the requests is always found. Latencies from 256 ns to two minutes are shown up to a
+// quarter too high.
 type Watch struct {
 	began  time.Time
 	byName atomic.Pointer[map[string]*watched] // copied when it changes
-	kinds  atomic.Pointer[[]kind]              // by which keys are looked up; copied when it changes
+	kinds  atomic.Pointer[[]kind]              // the ways to look up a key; copied when it changes
 
-	mu sync.Mutex // held where these change
+	mu sync.Mutex // held while byName or kinds changes
 }
 
-// NewWatch returns a Watch of no limiter yet.
+// NewWatch returns a Watch without limiters.
 func NewWatch() *Watch {
 	w := &Watch{began: time.Now()}
 	w.byName.Store(&map[string]*watched{})
@@ -33,9 +34,10 @@ func NewWatch() *Watch {
 	return w
 }
 
-// Add has limiters be on the page, each by its name: a later one of the same name takes the place
-// of the one before. What they decide is counted from then on, if they have [Watch.Observe], too.
-// Keys are looked up by the limits given to core.New, not by those of With.
+// Add adds limiters to the page. A limiter replaces another one with the same name. From then on, the
+// decisions of the limiter are counted, provided that it also has an option that calls [Watch.Observe].
+// Keys are looked up by the limits given to [core.New], not by limits of [core.Limiter.With]. Add panics
+// if a limiter is nil.
 func (w *Watch) Add(limiters ...*core.Limiter) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -49,8 +51,8 @@ func (w *Watch) Add(limiters ...*core.Limiter) {
 	w.byName.Store(&byName)
 }
 
-// Observe counts a decision: it is for the option [core.ObserveKeys]. Keys are personal data, and
-// the page shows those that are asked for most. If it must not, pass none:
+// Observe counts a decision. Pass it to the option [core.ObserveKeys] of a limiter. Keys are personal
+// data, and the page shows the keys that are asked for most often. If it must not show keys, pass none:
 //
 //	core.Observe(func(ctx context.Context, e core.Event) { watch.Observe(ctx, "", e) })
 func (w *Watch) Observe(_ context.Context, key string, e core.Event) {
@@ -62,34 +64,36 @@ func (w *Watch) Observe(_ context.Context, key string, e core.Event) {
 	}
 }
 
-// What is kept of a limiter, besides the keys.
+// The sizes of the rings of a limiter.
 const (
 	shownSeconds = 300
 	everyLatency = 10 * time.Second
 	latencies    = shownSeconds / 10
 )
 
-// The counts of a second: decisions by each core.Source, of which SourceUncounted is the last, and
-// then these.
+// The counts of a second: first the decisions by each core.Source, up to SourceUncounted, which is
+// the last, and then these counts.
 const (
-	countFailed = int(core.SourceUncounted) + 1 + iota // decisions that were none: an error
+	countFailed = int(core.SourceUncounted) + 1 + iota // decisions that failed with an error
 	countDenied
 	counts
 )
 
-// A watched is a limiter with what was counted of it.
+// A watched is a limiter with the counts of its decisions.
 type watched struct {
 	limiter       *core.Limiter
 	seconds, took *ring
 	keys          *top
 }
 
+// newWatched returns a watched that has counted nothing.
 func newWatched(l *core.Limiter) *watched {
 	return &watched{
 		l, newRing(time.Second, shownSeconds, counts), newRing(everyLatency, latencies, latencyBuckets), newTop(),
 	}
 }
 
+// decided counts a decision about key. now is the time since the Watch began.
 func (s *watched) decided(now time.Duration, key string, e *core.Event) {
 	second, was := s.seconds.at(now), int(e.Result.Source)
 	if e.Err != nil {
@@ -106,12 +110,13 @@ func (s *watched) decided(now time.Duration, key string, e *core.Event) {
 	}
 }
 
-// Latencies are counted in four buckets for each power of two, of 64 ns and more.
+// Latencies are counted in buckets, four for each power of two, from 64 ns upwards.
 const (
 	latencyUnit    = 64 * time.Nanosecond
 	latencyBuckets = 4 * 30
 )
 
+// latencyBucket returns the bucket of a latency.
 func latencyBucket(d time.Duration) int {
 	v := uint64(max(0, d) / latencyUnit)
 	if v < 4 {

@@ -23,7 +23,7 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
 
-// A shown is what data.json has of a limiter.
+// A shown is the part of data.json about one limiter.
 type shown struct {
 	Name       string         `json:"name"`
 	Outage     string         `json:"outage"`
@@ -57,7 +57,7 @@ func (s shown) sums() (decisions, denied int) {
 	return decisions, denied
 }
 
-// see returns what the page shows of its limiters.
+// see returns the data that the page shows about its limiters.
 func see(t *testing.T, h http.Handler) []shown {
 	t.Helper()
 	var data struct {
@@ -70,7 +70,7 @@ func see(t *testing.T, h http.Handler) []shown {
 	return data.Limiters
 }
 
-// TestCounts has a limiter decide for some minutes, and looks at what is shown of each second.
+// TestCounts makes a limiter decide for some minutes, and checks the counts of each second.
 func TestCounts(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -81,9 +81,9 @@ func TestCounts(t *testing.T) {
 		if all := see(t, h); len(all) != 0 {
 			t.Errorf("before Add: %+v", all)
 		}
-		_, _ = lim.Allow(t.Context(), "early") // counts nowhere
+		_, _ = lim.Allow(t.Context(), "early") // not counted: the limiter was not added yet
 		watch.Add(core.MustNewMemory("other", core.FixedWindow(core.PerDay(1))), lim)
-		for range 12 { // a second each
+		for range 12 { // one second each
 			for range 10 {
 				_, _ = lim.Allow(t.Context(), "heavy")
 			}
@@ -110,7 +110,7 @@ func TestCounts(t *testing.T) {
 				t.Errorf("%q, want %q", words, name)
 			}
 		}
-		time.Sleep(4*time.Minute + 50*time.Second) // of the 12 seconds 2 are over
+		time.Sleep(4*time.Minute + 50*time.Second) // 2 of the 12 seconds are too old to be shown
 		if decisions, _ := see(t, h)[0].sums(); decisions != 110 {
 			t.Errorf("later: %d decisions", decisions)
 		}
@@ -128,7 +128,7 @@ func TestCounts(t *testing.T) {
 	})
 }
 
-// TestSources has events of each kind of decision, and their latencies.
+// TestSources checks events of each kind of decision, and their latencies.
 func TestSources(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -156,9 +156,10 @@ func TestSources(t *testing.T) {
 	})
 }
 
-// TestHeavyHitters has a few keys among very many others: they are found, and for how often they were asked for there are
-// bounds. Keys may be long, and parts of something long: the memory that they take is bounded.
-func TestHeavyHitters(t *testing.T) { // not beside others, which take memory too
+// TestHeavyHitters uses a few keys often and very many others rarely. The few must be found, with
+// correct bounds of their counts. Keys may be long, and parts of even longer strings: the memory that
+// they take must be bounded.
+func TestHeavyHitters(t *testing.T) { // not parallel, because other tests take memory, too
 	h, watch := page(core.MustNewMemory("api", core.FixedWindow(core.PerDay(1))))
 	decided := func(key string, allowed bool) {
 		watch.Observe(t.Context(), key, core.Event{Kind: core.EventDecision, Limiter: "api", Result: core.Result{Allowed: allowed}})
@@ -175,9 +176,9 @@ func TestHeavyHitters(t *testing.T) { // not beside others, which take memory to
 	long := strings.Repeat("x", 4000)
 	before, want := heap(), map[string]int64{}
 	for i := range n {
-		key := fmt.Sprintf("%d %s", random.Uint64(), long) // all of them new
+		key := fmt.Sprintf("%d %s", random.Uint64(), long) // a new key each time
 		if i%20 < 4 {
-			key = fmt.Sprint("heavy", i%20) // 5 % each
+			key = fmt.Sprint("heavy", i%20) // 5 % of the requests for each of these keys
 			want[key]++
 		}
 		decided(key, i%20 != 3)
@@ -199,7 +200,7 @@ func TestHeavyHitters(t *testing.T) { // not beside others, which take memory to
 	}
 }
 
-// TestObserveAllocatesNothing but for keys that are new.
+// TestObserveAllocatesNothing checks that Observe allocates only for new keys.
 func TestObserveAllocatesNothing(t *testing.T) {
 	_, watch := page(core.MustNewMemory("api", core.FixedWindow(core.PerDay(1))))
 	e := core.Event{Kind: core.EventDecision, Limiter: "api"}
@@ -209,7 +210,7 @@ func TestObserveAllocatesNothing(t *testing.T) {
 	}
 }
 
-// TestTogether has many goroutines decide, look and add: for the race detector, and nothing is lost.
+// TestTogether decides, looks and adds in many goroutines, for the race detector: no count may be lost.
 func TestTogether(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -239,8 +240,8 @@ func TestTogether(t *testing.T) {
 	})
 }
 
-// TestServers looks at a Redis that answers, and then does not. What the page shows takes no command of Redis, a look-up
-// takes scripts, and nothing scans.
+// TestServers checks a Redis that is up and then down. Showing the page must send no command to Redis, a
+// look-up may send scripts only, and nothing may scan.
 func TestServers(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
@@ -300,7 +301,7 @@ func TestServers(t *testing.T) {
 	}
 }
 
-// TestServersOfCluster has keys of several nodes: each node that was asked is shown, and nothing else.
+// TestServersOfCluster uses keys of several nodes: exactly the nodes that were asked must be shown.
 func TestServersOfCluster(t *testing.T) {
 	t.Parallel()
 	addrs := redistest.Cluster(t)
@@ -323,7 +324,7 @@ func TestServersOfCluster(t *testing.T) {
 	}
 }
 
-// BenchmarkDecision is what the Watch costs a decision in memory, of 64 callers.
+// BenchmarkDecision measures what the Watch adds to a decision in memory, with 64 callers.
 func BenchmarkDecision(b *testing.B) {
 	watch := admin.NewWatch()
 	for name, observe := range map[string]core.Option{
