@@ -53,7 +53,7 @@ type Verdict struct {
 
 	draw        float64            // the random number of the answer; see headers.retryIn
 	limiter     *core.Limiter      // the limiter that decides
-	reservation *core.Reservation  // nil if nothing has to be ended or taken back
+	reservation *core.Reservation  // nil if there is nothing to end or to take back
 	cost        int64              // the cost that the limiter decided about
 	slots       bool               // the request takes slots
 	slot        slot               // the slot that the request holds
@@ -196,8 +196,8 @@ func (g *Guard) isWrong(ctx context.Context, v *Verdict, err error) bool {
 }
 
 // ask makes the limiter decide, and records the outcome in v. The cost is charged at once, unless
-// it is known only when the response ends. There is a Reservation only if something may have to be
-// given back, because a Reservation costs an allocation.
+// it is known only when the response ends. v gets a Reservation only if units or slots may be given
+// back later, because a Reservation costs an allocation.
 func (g *Guard) ask(ctx context.Context, key string, v *Verdict) {
 	slots, queue, _ := inside.Core.NeedsEnd(v.limiter)
 	v.slots = slots
