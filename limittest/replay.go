@@ -96,7 +96,7 @@ type replay struct {
 	lateBy   time.Duration
 }
 
-// A run is a limiter and what it has decided so far.
+// A run is a limiter and the results of its decisions so far.
 type run struct {
 	*core.Limiter
 
@@ -107,7 +107,7 @@ type run struct {
 // add adds a limiter.
 func (r *replay) add(option core.Option) error {
 	clock := core.Clock(func() time.Time { return r.now })
-	lim, err := core.NewMemory("replay", option, clock, core.MaxKeys(1e8)) // so many that no key is evicted
+	lim, err := core.NewMemory("replay", option, clock, core.MaxKeys(1e8)) // no key is evicted
 	if err != nil {
 		return err
 	}

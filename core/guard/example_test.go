@@ -212,7 +212,7 @@ func ExampleHeaders() {
 }
 
 // Clients that are denied together must not come back together. The limit is available again after
-// an hour, and each client is told to wait for a different time of one to one and a half hours.
+// an hour, and each client gets a different Retry-After of one to one and a half hours.
 func ExampleRetryJitter() {
 	h := limited(hello, guard.RetryJitter(0.5))
 
@@ -244,7 +244,7 @@ func ExampleHeaderPrefix() {
 	// RateLimit-Reset: 3600
 }
 
-// Clients of an hourly limit are told to come back after a minute. The Result has the whole wait.
+// Clients of an hourly limit get a Retry-After of one minute. The Result has the whole wait.
 func ExampleMaxRetryAfter() {
 	denied := func(w http.ResponseWriter, r *http.Request) {
 		res, _ := httplimit.Result(r.Context())

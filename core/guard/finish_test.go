@@ -48,7 +48,7 @@ func TestLongRequest(t *testing.T) {
 }
 
 // TestWhenOver checks when the function given to WhenOver runs: a second after the end of the request if
-// the status decides what is charged, and at once if only slots are to be freed.
+// the status decides what is charged, and at once if there are only slots to free.
 func TestWhenOver(t *testing.T) {
 	t.Parallel()
 	counted := guard.CountIf(func(int) bool { return true })

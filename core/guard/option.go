@@ -112,16 +112,17 @@ func LimiterFor(limiter func(keyfunc.Request) (*core.Limiter, error)) Option {
 // charged if count returns true, and given back otherwise. A limit of 5 therefore also admits at
 // most 5 requests at a time.
 //
-// count must be safe for concurrent use. It is called once for each admitted request. If the
+// count must be safe for concurrent use. It is called once for each admitted request, with two
+// exceptions that are never counted: requests whose client leaves before the handler has begun, and
+// requests that an inner middleware answers with 503 because its limiter could not decide. If the
 // handler panics, the status is 500; if the handler takes over the connection, the status is 101.
-// Two kinds of requests are not counted, without a call of count: those whose client leaves before
-// the handler has begun, and those that an inner middleware answers with 503 because its limiter
-// could not decide.
 //
 // The middleware uses [core.Limiter.Reserve]; see there what happens to units that stay held. The
 // response waits until Redis has settled the cost, unless there is room for at least 16 more such
 // requests. With a [core.LeakyBucket], a request that does not count has already had its place in
-// the queue, and leaves a gap there.
+// the queue, and leaves a gap there. If all limits of the limiter are [core.InFlight], there is
+// nothing to count: the middleware panics when it is made, unless [LimiterFor] or [AlsoLimit] is
+// given.
 //
 // The status is the one that this middleware sees. A middleware further out may change the status
 // later, for example to 304 because of the ETag of the response.
@@ -154,7 +155,8 @@ func CountIf(count func(status int) bool) Option {
 //
 // The middleware uses [core.Limiter.Reserve]; see there what happens to units that stay held. A
 // [core.LeakyBucket] cannot change a charge, and [core.InFlight] charges nothing: if the limiter
-// has no other limit, the middleware panics when it is made.
+// has no other limit, the middleware panics when it is made, unless [LimiterFor] or [AlsoLimit] is
+// given.
 func CostAfter() Option {
 	return settings.NewOption("CostAfter", func(s *settings.Settings) { s.CostAfter = true })
 }
@@ -274,9 +276,10 @@ func ResetInSeconds() AnswerOption {
 
 // RetryJitter spreads clients that are denied at the same time: each wait that a client sees is
 // longer by a random part, up to share of the wait. share is above 0 and at most 1. With 0.2, a
-// Retry-After of one minute becomes 60 to 72 seconds; it never becomes shorter. Below 5 seconds, a
-// fifth of the wait is less than a second, so that only [RetryAfterMs] spreads the clients; that
-// includes a 503, whose Retry-After is 1. Denials by the outage policy are spread as well.
+// Retry-After of one minute becomes 60 to 72 seconds; it never becomes shorter. With 0.2 and a wait
+// below 5 seconds, the random part is less than a second, so that only [RetryAfterMs] spreads the
+// clients; this includes a 503, whose Retry-After is 1. Denials by the outage policy are spread as
+// well.
 //
 // All waits in one response use the same random number: Retry-After, Retry-After-Ms, the t of the
 // limits of [IETF] that deny, and the "retry-after" of a [Problem]. X-RateLimit-Reset, which says

@@ -311,7 +311,7 @@ func TestWaitUpToBans(t *testing.T) {
 		}
 		l.send(t.Context(), "a", 3)
 		l.want("3 200 after 1.5s, retry ")
-		l.send(t.Context(), "a", 4, 5, 6) // 6 would have to wait too long, so it is denied at once and bans the key
+		l.send(t.Context(), "a", 4, 5, 6) // 6 cannot be admitted in time, so it is denied at once and bans the key
 		l.want("6 429 after 0s, retry 60", "4 429 after 1s, retry 59", "5 429 after 1s, retry 59")
 
 		two := guard.Cost(func(keyfunc.Request) int64 { return 2 })
@@ -371,7 +371,7 @@ func TestWaitUpToIsTold(t *testing.T) {
 		leaving, leave := context.WithCancel(t.Context())
 		time.AfterFunc(500*time.Millisecond, leave)
 		l.send(leaving, "k", 3)
-		l.send(t.Context(), "k", 4) // would have to wait too long, so it does not wait
+		l.send(t.Context(), "k", 4) // cannot be admitted in time, so it does not wait
 		l.all.Wait()
 		if want := []string{"500ms false context canceled", "1s true <nil>"}; !slices.Equal(told, want) {
 			t.Errorf("told: %q, want %q", told, want)

@@ -18,8 +18,8 @@ import (
 // Redis does nothing else.
 const maxWork = 1200
 
-// nonPlainFactor is how much longer Redis takes for a call that is not a plain decision: 6 to 11 µs for
-// each limit, in a script with other calls.
+// nonPlainFactor is how many times as long Redis takes for a call that is not a plain decision. In a
+// script with other calls, such a call takes 6 to 11 µs for each limit.
 const nonPlainFactor = 3
 
 type batcher = batch.Batcher[*Call]
@@ -62,7 +62,8 @@ func (s *Store) batcher(n *node) *batcher {
 	return s.addBatcher(n)
 }
 
-// addBatcher makes the batcher of a node, and forgets the batchers of nodes that have left the Cluster.
+// addBatcher returns the batcher of a node, and makes it if there is none yet. It forgets the batchers
+// of nodes that have left the Cluster.
 func (s *Store) addBatcher(n *node) *batcher {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -115,7 +116,7 @@ func (s *Store) work(d *Call) int64 {
 // its own.
 func (s *Store) execute(ctx context.Context, n *node, calls []*Call) error {
 	switch {
-	case len(calls) == 1: // sent after the switch
+	case len(calls) == 1: // a lone call is sent after the switch
 	case s.servers.cluster != nil && !n.allowsOneScript():
 		n.checkSharding(ctx, s)                  // so that later batches may be one script
 		return s.sendPipelined(ctx, n, 1, calls) // the keys of each call have one hash slot
@@ -160,10 +161,10 @@ func plainLast(calls []*Call) []*Call {
 // A pipeliner is a client that sends several commands at once.
 type pipeliner interface{ Pipeline() redis.Pipeliner }
 
-// pipelined sends the commands that queue adds. It uses a transaction's connection, without watching
-// keys, because that one comes from the same pool as the connections of single commands. go-redis 9.23
-// has another pool for pipelines, and the first connection of that pool to a distant server would take
-// longer than a batch may.
+// pipelined sends the commands that queue adds. It uses the connection of a transaction that watches no
+// keys, which comes from the same pool as the connections of single commands. go-redis 9.23 has another
+// pool for pipelines, and the first connection of that pool to a distant server would take longer than a
+// batch may.
 func pipelined(ctx context.Context, client pipeliner, queue func(redis.Pipeliner)) error {
 	if c, ok := client.(*redis.Client); ok {
 		return c.Watch(ctx, func(tx *redis.Tx) error { return pipelined(ctx, tx, queue) })

@@ -16,8 +16,8 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/check"
 )
 
-// TestBatchEndsInTime has two callers share a batch that no server answers, of which one has waited
-// for long when it starts: neither waits for longer than the timeout.
+// TestBatchEndsInTime checks a batch that is never answered, with two callers, one of which has waited for
+// long before the batch starts: neither may wait longer than the timeout.
 func TestBatchEndsInTime(t *testing.T) {
 	withFake(t, func(t *testing.T, f *fake) {
 		const timeout, busy = 500 * time.Millisecond, 300 * time.Millisecond
@@ -34,7 +34,7 @@ func TestBatchEndsInTime(t *testing.T) {
 		s.single = s.newBatcher(s.servers.whole)
 		s.servers.whole.sharding.state.Store(oneScript)
 		var callers sync.WaitGroup
-		for range 4 { // in flight alone
+		for range 4 { // these calls go alone, so that later ones wait for a batch
 			callers.Go(func() { _, _ = s.decide(t.Context()) })
 		}
 		for _, after := range []time.Duration{10 * time.Millisecond, 290 * time.Millisecond} {
@@ -52,15 +52,16 @@ func TestBatchEndsInTime(t *testing.T) {
 	})
 }
 
-// TestParts has a batch of two scripts fail. Its error is that of what was sent last, by which the
-// breaker goes, and by which slots are freed; that of the pipeline counts where it is the only one.
+// TestParts checks a pipeline of two scripts that fails. Its error must be the error of the script that was
+// sent last, because this one decides about health and about freeing slots. The error of the pipeline
+// counts only if there is no other.
 func TestParts(t *testing.T) {
 	t.Parallel()
 	errWrite := &net.OpError{Op: "write", Err: errors.New("broken pipe")}
 	noScript := redisError("NOSCRIPT No matching script.")
 	for name, c := range map[string]struct {
-		first, each error                       // of the pipeline, and of its commands
-		then        func(context.Context) error // the answer to what is sent after it
+		first, each error                       // the errors of the pipeline and of its commands
+		then        func(context.Context) error // the answer to commands after the pipeline
 		want        error
 	}{
 		"silent after NOSCRIPT":   {noScript, noScript, silence, context.DeadlineExceeded},
@@ -77,7 +78,7 @@ func TestParts(t *testing.T) {
 			}
 			f.set(c.then)
 			s := f.store(time.Second)
-			var members []*Call // two by each script
+			var members []*Call // two for each script
 			for _, op := range []algorithm.Op{algorithm.OpCharge, algorithm.OpCharge, algorithm.OpReserve, algorithm.OpReserve} {
 				members = append(members, NewCall(s.Limits, "k", algorithm.HoldCall{Op: op, N: 1}))
 			}
@@ -95,8 +96,8 @@ func TestParts(t *testing.T) {
 	}
 }
 
-// TestPartFailsOnce has one of two scripts fail, each of several renewals: that is one failure for
-// who watches the server.
+// TestPartFailsOnce makes one of two scripts fail, each with several renewals: that is one failure of the
+// server.
 func TestPartFailsOnce(t *testing.T) {
 	t.Parallel()
 	withFake(t, func(t *testing.T, f *fake) {
@@ -128,9 +129,9 @@ func TestPartFailsOnce(t *testing.T) {
 	})
 }
 
-// TestRefusedTogether has a server refuse whatever has a key that its user may not touch. Each of
-// those that shared a script with it is decided after one round trip more, however many they are.
-// A server that refuses all scripts with keys of several slots is sent no more of them.
+// TestRefusedTogether checks a server that refuses each script with several keys. The calls that shared a
+// script must be decided after one more round trip, however many they are. If the server refuses because
+// the keys have several hash slots, it must not get such scripts again.
 func TestRefusedTogether(t *testing.T) {
 	t.Parallel()
 	for refused, always := range map[error]bool{
@@ -160,8 +161,8 @@ func TestRefusedTogether(t *testing.T) {
 	}
 }
 
-// TestBatchAllocates bounds what a plain decision allocates in a batch: itself, and for each limit
-// a key and its argument.
+// TestBatchAllocates bounds the allocations of a plain decision in a batch: the Call and, for each limit, a
+// key and its argument.
 func TestBatchAllocates(t *testing.T) {
 	withFake(t, func(t *testing.T, f *fake) {
 		s := f.store(time.Second)
@@ -184,8 +185,8 @@ func TestBatchAllocates(t *testing.T) {
 	})
 }
 
-// TestUndoneAlone has a single call replied as only one of several is: it is an error, and not sent
-// again for ever.
+// TestUndoneAlone checks the reply that tells a call of a batch to be sent again. To a lone call it is an
+// error, so that the call is not sent again forever.
 func TestUndoneAlone(t *testing.T) {
 	t.Parallel()
 	limit := algorithm.Member{Kind: algorithm.FixedWindow, Evaluator: algorithm.FixedWindow.New(algorithm.Numbers{Count: 10, Period: 60_000_000, Burst: 10})}

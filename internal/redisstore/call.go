@@ -184,7 +184,7 @@ func notDone(err error) bool {
 }
 
 // attempt sends d once. It sends d in a batch if enough calls are in flight, and alone otherwise or if
-// unbatched is set. The caller waits at most until the timer until ends.
+// unbatched is set. The caller waits no longer than until, its timer.
 func (s *Store) attempt(ctx context.Context, n *node, d *Call, until *sharedTimer, unbatched bool) error {
 	b := s.batcher(n)
 	if b == nil || unbatched {

@@ -28,7 +28,7 @@ type cleanups struct {
 	mu      sync.Mutex
 	waiting []cleanup
 	freeing bool // a goroutine is sending the cleanups in waiting
-	sending int  // how many goroutines Close waits for: this goroutine, and the goroutines of End and Later
+	sending int  // how many goroutines Close waits for: the one that runs free, and those that begin has counted
 }
 
 // A cleanup is a call that frees the units and slots that another call holds. They expire at until;

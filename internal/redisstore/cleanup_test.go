@@ -16,7 +16,7 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/check"
 )
 
-// A freeing client counts what it is sent, each of which takes so long.
+// A freeing client counts the round trips. Each takes the time takes.
 type freeing struct {
 	takes time.Duration
 	sent  atomic.Int64
@@ -37,7 +37,7 @@ func (c *freeing) reply(cmds ...redis.Cmder) error {
 	return nil
 }
 
-// Pipeline returns one that takes as long as one call.
+// Pipeline returns a pipeline, which takes as long as one call.
 func (c *freeing) Pipeline() redis.Pipeliner {
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
 	client.AddHook(c)
@@ -48,13 +48,13 @@ func (c *freeing) Pipeline() redis.Pipeliner {
 func (c *freeing) DialHook(next redis.DialHook) redis.DialHook          { return next }
 func (c *freeing) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
 
-// ProcessPipelineHook answers in the place of a server.
+// ProcessPipelineHook answers instead of a server.
 func (c *freeing) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(_ context.Context, cmds []redis.Cmder) error { return c.reply(cmds...) }
 }
 
-// leave has callers of a Store leave, so many in each of so many goroutines, whose replies are
-// lost.
+// leave returns a Store after callers have left it: in each goroutine, the number each of calls, whose
+// replies are lost.
 func (c *freeing) leave(goroutines, each int) *Store {
 	limit := algorithm.Member{Kind: algorithm.InFlight, Evaluator: algorithm.InFlight.New(algorithm.Numbers{Burst: 10}), Hold: 1e7}
 	limits := NewLimits([]algorithm.Member{limit}, []string{"x"}, nil)
@@ -68,7 +68,7 @@ func (c *freeing) leave(goroutines, each int) *Store {
 	return s
 }
 
-// TestLeftBehindOnce has callers leave while what others left is being freed: each is freed once.
+// TestLeftBehindOnce makes callers leave while other cleanups are being sent: each must be sent once.
 func TestLeftBehindOnce(t *testing.T) {
 	t.Parallel()
 	for range 50 {
@@ -80,7 +80,8 @@ func TestLeftBehindOnce(t *testing.T) {
 	}
 }
 
-// TestLeftBehindTogether frees what needs a round trip each: some at once. Close waits for them.
+// TestLeftBehindTogether sends cleanups that need one round trip each: several must be in flight at a time.
+// Close must wait for them.
 func TestLeftBehindTogether(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -93,7 +94,7 @@ func TestLeftBehindTogether(t *testing.T) {
 	})
 }
 
-// TestLeftBehindClosed has a caller leave after Close: what it has is freed all the same.
+// TestLeftBehindClosed makes a caller leave after Close: its cleanup must still be sent.
 func TestLeftBehindClosed(t *testing.T) {
 	t.Parallel()
 	client := &freeing{}
@@ -107,8 +108,8 @@ func TestLeftBehindClosed(t *testing.T) {
 	}
 }
 
-// TestLaterPanics has a hook of the client panic in the background, where nobody could recover: it
-// is an error. Close waits.
+// TestLaterPanics checks a hook of the client that panics in a background goroutine, where nothing else
+// recovers: the panic must become an error. Close must wait for the goroutine.
 func TestLaterPanics(t *testing.T) {
 	t.Parallel()
 	s := (&freeing{}).leave(0, 0)
@@ -122,7 +123,7 @@ func TestLaterPanics(t *testing.T) {
 	}
 }
 
-// TestLaterBounded has too much go on in the background: the caller is to wait.
+// TestLaterBounded checks that Later refuses if there are too many background goroutines.
 func TestLaterBounded(t *testing.T) {
 	t.Parallel()
 	s := (&freeing{}).leave(0, 0)
@@ -132,8 +133,8 @@ func TestLaterBounded(t *testing.T) {
 	}
 }
 
-// TestRenewalsInTime renews the slots of 20,000 requests, 200 ms away: all before any expires. They
-// are due after a third of their 10 s.
+// TestRenewalsInTime renews the slots of 20,000 requests on a server 200 ms away. All must be renewed
+// before any of them expires. They are due after a third of their 10 s.
 func TestRenewalsInTime(t *testing.T) {
 	t.Parallel()
 	const renewals, left = 20_000, 10 * time.Second * 2 / 3
@@ -168,8 +169,8 @@ func TestRenewalsInTime(t *testing.T) {
 	})
 }
 
-// TestRenewalThatFails has renewals fail. Where Redis certainly has renewed nothing, they may be
-// tried again; else the handles are not known any more.
+// TestRenewalThatFails checks renewals that fail. If Redis has certainly renewed nothing, the renewal may
+// be tried again. Otherwise the valid handles are unknown.
 func TestRenewalThatFails(t *testing.T) {
 	t.Parallel()
 	for err, want := range map[error]error{

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestDeadlines: a deadlineContext ends with the timeout, less at most 1/64 of it, and never with
-// the caller's. Calls that begin together share a timer.
+// TestDeadlines checks that a deadlineContext ends after the timeout, or up to 1/64 of it earlier, and
+// never with the caller's context. Calls that begin at about the same time must share a timer.
 func TestDeadlines(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -18,19 +18,19 @@ import (
 	"github.com/redislimit/redislimit/internal/health"
 )
 
-// A fake is a server in the place of Redis, in a bubble with a clock of its own.
+// A fake stands for Redis. It runs in a synctest bubble.
 type fake struct {
 	client *redis.Client
 	stores []*tested
 
-	pipeline       func(cmds []redis.Cmder) error // answers pipelines, if it is not nil
-	refusesBatches error                          // of a script with the keys of several decisions; nil if it runs them
+	pipeline       func(cmds []redis.Cmder) error // if not nil, answers pipelines
+	refusesBatches error                          // if not nil, the error of scripts with the keys of several decisions
 
 	mu     sync.Mutex
-	answer func(ctx context.Context) error // nil: it decides
+	answer func(ctx context.Context) error // if not nil, runs before a decision and may make it fail
 	asked  []time.Time
 
-	refuses bool // connections
+	refuses bool // whether connections are refused
 	dialed  int
 	pings   int
 }
@@ -46,17 +46,16 @@ type redisError string
 
 func (e redisError) Error() string { return string(e) }
 
-// RedisError makes it a redis.Error.
+// RedisError makes redisError a redis.Error.
 func (redisError) RedisError() {}
 
-// silence is the answer of a server that does not answer.
+// silence is the answer of a server that never answers.
 func silence(ctx context.Context) error {
 	<-ctx.Done()
 	return ctx.Err()
 }
 
-// deaf is the answer of a server that does not answer, through a client that does not look at
-// contexts.
+// deaf is the answer of a server that never answers, through a client that ignores contexts.
 func deaf(context.Context) error {
 	time.Sleep(30 * time.Second)
 	return errReply
@@ -67,7 +66,7 @@ func fails(err error) func(context.Context) error {
 	return func(context.Context) error { return err }
 }
 
-// dial makes a connection of no pool.
+// dial makes a connection. Decisions do not need one, but package redisstore makes some itself.
 func (f *fake) dial(context.Context, string, string) (net.Conn, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -80,7 +79,7 @@ func (f *fake) dial(context.Context, string, string) (net.Conn, error) {
 	return conn, nil
 }
 
-// pong answers a PING, if a decision would be answered.
+// pong answers a PING, unless a decision would time out.
 func (f *fake) pong(conn net.Conn) {
 	defer func() { _ = conn.Close() }()
 	ping := make([]byte, len("PING\r\n"))
@@ -95,17 +94,17 @@ func (f *fake) pong(conn net.Conn) {
 		ctx, cancel := context.WithTimeout(context.Background(), checkTime)
 		defer cancel()
 		if diagnose.IsTimeout(answer(ctx)) {
-			_, _ = conn.Read(ping) // until it is closed
+			_, _ = conn.Read(ping) // until the connection is closed
 			return
 		}
 	}
 	_, _ = conn.Write([]byte("+PONG\r\n"))
 }
 
-// DialHook changes nothing: no connection is made.
+// DialHook changes nothing: the client makes no connections.
 func (f *fake) DialHook(next redis.DialHook) redis.DialHook { return next }
 
-// ProcessHook answers in the place of a server.
+// ProcessHook answers instead of a server.
 func (f *fake) ProcessHook(redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		once, decision := cmd.(onceCmd)
@@ -132,12 +131,12 @@ func (f *fake) ProcessHook(redis.ProcessHook) redis.ProcessHook {
 			return err
 		}
 		const now, minute = 1_800_000_000_000_000, 60_000_000
-		once.SetVal(slices.Repeat([]int64{1, now, 0, now, minute}, cmd.Args()[2].(int))) // for each key
+		once.SetVal(slices.Repeat([]int64{1, now, 0, now, minute}, cmd.Args()[2].(int))) // one reply for each key
 		return nil
 	}
 }
 
-// ProcessPipelineHook answers pipelines, if it is to.
+// ProcessPipelineHook answers pipelines if the test has set pipeline.
 func (f *fake) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		if f.pipeline == nil {
@@ -147,14 +146,14 @@ func (f *fake) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Process
 	}
 }
 
-// set sets the answer from now on.
+// set sets the answer to all later calls.
 func (f *fake) set(answer func(ctx context.Context) error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.answer = answer
 }
 
-// sent returns how often the server was asked since the last call of sent.
+// sent returns how many scripts the server has received since the last call of sent.
 func (f *fake) sent() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -163,7 +162,7 @@ func (f *fake) sent() int {
 	return n
 }
 
-// A tested is a Store and what it reported.
+// A tested is a Store and the reports of its Hooks.
 type tested struct {
 	*Store
 
@@ -173,7 +172,7 @@ type tested struct {
 	errs    []error
 }
 
-// withFake runs test in a bubble with a server that decides.
+// withFake runs test in a synctest bubble, with a server that decides.
 func withFake(t *testing.T, test func(*testing.T, *fake)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -182,14 +181,15 @@ func withFake(t *testing.T, test func(*testing.T, *fake)) {
 		f.client.AddHook(f)
 		test(t, f)
 		for _, s := range f.stores {
-			s.Close() // ends the probes
+			s.Close() // stops the probes
 		}
-		time.Sleep(time.Minute) // for calls that were abandoned
+		time.Sleep(time.Minute) // until abandoned calls have ended
 		_ = f.client.Close()
 	})
 }
 
-// withStore is withFake, and has a Store that has asked the server once: it is not far.
+// withStore is like withFake, with a Store that the server has already answered, so that it does not count
+// as distant.
 func withStore(t *testing.T, timeout time.Duration, test func(*testing.T, *fake, *tested)) {
 	t.Helper()
 	withFake(t, func(t *testing.T, f *fake) {
@@ -199,7 +199,7 @@ func withStore(t *testing.T, timeout time.Duration, test func(*testing.T, *fake,
 	})
 }
 
-// testConfig is that of a Store of one limit, in which no decisions share.
+// testConfig returns the Config of a Store with one limit, whose decisions never share a script.
 func testConfig(timeout time.Duration) Config {
 	limit := algorithm.Numbers{Count: 100, Period: 60_000_000}
 	return Config{
@@ -208,6 +208,7 @@ func testConfig(timeout time.Duration) Config {
 	}
 }
 
+// store returns a new Store over the client.
 func (f *fake) store(timeout time.Duration) *tested {
 	s := &tested{}
 	c := testConfig(timeout)
@@ -241,7 +242,7 @@ func (s *tested) decide(ctx context.Context) (took time.Duration, err error) {
 	return time.Since(start), err
 }
 
-// warm makes a first decision: the server is not far.
+// warm makes a first decision, so that the server does not count as distant.
 func (s *tested) warm(t *testing.T) {
 	t.Helper()
 	if _, err := s.decide(t.Context()); err != nil {
@@ -249,7 +250,7 @@ func (s *tested) warm(t *testing.T) {
 	}
 }
 
-// wantChanges checks what was told of the server.
+// wantChanges checks which changes of the server's state were reported.
 func (s *tested) wantChanges(t *testing.T, want ...string) {
 	t.Helper()
 	synctest.Wait()

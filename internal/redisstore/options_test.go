@@ -8,7 +8,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// TestEndsWithContext has a client end calls with their contexts only where go-redis sets deadlines for reads and writes.
+// TestEndsWithContext checks which options make a client end its calls with their contexts: go-redis must
+// set deadlines for reads and writes.
 func TestEndsWithContext(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -19,7 +20,7 @@ func TestEndsWithContext(t *testing.T) {
 		{-1, -1, true},
 		{-1, 0, true},
 		{time.Second, time.Minute, true},
-		{-2, 0, false}, // write follows read
+		{-2, 0, false}, // without a WriteTimeout, ReadTimeout applies to writes
 		{-2, time.Second, false},
 		{time.Second, -2, false},
 		{0, -2, false},

@@ -18,9 +18,9 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/check"
 )
 
-// One timeout opens the breaker for all stores over the client with that timeout; no decision waits
-// after it, and none is a probe. One of the stores logs, all are told. It is the same with a client
-// that does not end a call with its context.
+// After one timeout, the server is down for all stores over the client that have this timeout: no decision
+// waits, and none is used as a probe. One of the stores logs, and all are notified. A client that does not
+// end calls with their contexts makes no difference.
 func TestHealthIsShared(t *testing.T) {
 	t.Parallel()
 	for name, away := range map[string]func(context.Context) error{"silent": silence, "deaf": deaf} {
@@ -51,7 +51,7 @@ func healthIsShared(t *testing.T, f *fake, away func(context.Context) error) {
 		t.Errorf("another timeout finds out by itself: %v after %v", err, took)
 	}
 	f.set(nil)
-	for range 20 { // calls that are stuck have an end
+	for range 20 { // until calls that hang have ended
 		_, _ = a.decide(t.Context())
 		time.Sleep(2 * time.Second)
 	}
@@ -69,8 +69,8 @@ func healthIsShared(t *testing.T, f *fake, away func(context.Context) error) {
 	}
 }
 
-// A server that is back decides within a fifth of a second while it is wanted, however long it was
-// away. While it is not, it is asked seldom, and the first decision waits for a probe.
+// If decisions are made all the time, a server that is back is used within 200 ms, however long it was
+// down. TestQuietOutage is about a server that nobody needs meanwhile.
 func TestServerIsBack(t *testing.T) {
 	t.Parallel()
 	for _, away := range []func(context.Context) error{silence, fails(errDial), fails(errMemory)} {
@@ -95,6 +95,8 @@ func TestServerIsBack(t *testing.T) {
 	}
 }
 
+// If no decisions are made while the server is down, it is probed rarely, and the first decision waits for
+// a probe.
 func TestQuietOutage(t *testing.T) {
 	t.Parallel()
 	withStore(t, 500*time.Millisecond, func(t *testing.T, f *fake, s *tested) {
@@ -118,7 +120,7 @@ func TestQuietOutage(t *testing.T) {
 	})
 }
 
-// Nothing goes on in the background without a store.
+// There are no probes when no store is open.
 func TestStoresClose(t *testing.T) {
 	t.Parallel()
 	withFake(t, func(t *testing.T, f *fake) {
@@ -154,8 +156,8 @@ func TestStoresClose(t *testing.T) {
 	})
 }
 
-// A store that is closed finds out by itself whether the server answers: what it decides is not
-// left to the policy for ever, and nothing goes on in the background.
+// A closed store finds out with its decisions whether the server answers: its decisions must not be left to
+// the outage policy forever, and no probes may run.
 func TestClosedStoreDecides(t *testing.T) {
 	t.Parallel()
 	withStore(t, 500*time.Millisecond, func(t *testing.T, f *fake, s *tested) {
@@ -183,8 +185,8 @@ func TestClosedStoreDecides(t *testing.T) {
 	})
 }
 
-// A store that is made just when the last one closes is told of no outage without its end, though
-// nobody asks it.
+// A store that is made at the moment when the last one closes must not be notified of an outage without its
+// end, even if it makes no decisions.
 func TestStoresReplaced(t *testing.T) {
 	t.Parallel()
 	for range 20 {
@@ -205,7 +207,7 @@ func TestStoresReplaced(t *testing.T) {
 	}
 }
 
-// Where one of several stores over a Cluster closes, those that are open are told of no end.
+// If one of several stores over a Cluster closes, the others must not be notified of the end of an outage.
 func TestStoresOfClusterClose(t *testing.T) {
 	t.Parallel()
 	withFake(t, func(t *testing.T, f *fake) {
@@ -229,8 +231,8 @@ func TestStoresOfClusterClose(t *testing.T) {
 	})
 }
 
-// A client that is closed before its limiters is one outage, which is told and logged once, and
-// ends with them.
+// A client that is closed before its limiters is an outage. The outage is reported and logged once, and
+// ends when the limiters are closed.
 func TestClientCloses(t *testing.T) {
 	t.Parallel()
 	withStore(t, 500*time.Millisecond, func(t *testing.T, f *fake, s *tested) {
@@ -248,12 +250,12 @@ func TestClientCloses(t *testing.T) {
 	})
 }
 
-// Connections that are dead say nothing about the server, as long as a new one can be made:
-// decisions wait for that.
+// A dead connection says nothing about the server if a new connection can be made: decisions wait for the
+// new connection.
 func TestDeadConnections(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		dead    int // connections, of four
+		dead    int // how many connections are dead; the pool has four
 		then    error
 		changes []string
 	}{
@@ -283,7 +285,7 @@ func TestDeadConnections(t *testing.T) {
 	}
 }
 
-// A command that could not be sent is sent again; one whose reply is lost is not.
+// A command that could not be sent is sent again. A command whose reply is lost is not.
 func TestSentOnce(t *testing.T) {
 	t.Parallel()
 	for op, want := range map[string]int{"write": 3, "read": 1} {
@@ -310,8 +312,8 @@ func TestSentOnce(t *testing.T) {
 	}
 }
 
-// A server that is far answers in time, once connections are made: those take longer than a
-// decision may.
+// A distant server answers in time once there are connections, although a new connection takes longer than
+// a decision may.
 func TestFarServer(t *testing.T) {
 	t.Parallel()
 	for _, ctxDeadlines := range []bool{false, true} {
@@ -350,7 +352,7 @@ func TestFarServer(t *testing.T) {
 					}
 					f.mu.Lock()
 					asked++
-					if err != nil && time.Since(begun) > 5*time.Second { // connections are made by then
+					if err != nil && time.Since(begun) > 5*time.Second { // by then there are connections
 						failed++
 					}
 					f.mu.Unlock()
@@ -364,15 +366,15 @@ func TestFarServer(t *testing.T) {
 	}
 }
 
-// A first answer that comes after its caller has gone shows that the server is there: the next
-// decision need not wait for a probe.
+// A first answer that comes after its caller has left shows that the server is up: the next decision need
+// not wait for a probe.
 func TestFirstAnswerIsSlow(t *testing.T) {
 	t.Parallel()
 	withFake(t, func(t *testing.T, f *fake) {
 		s, begun := f.store(time.Second), time.Now()
 		f.set(func(context.Context) error {
 			if time.Since(begun) < 1500*time.Millisecond {
-				time.Sleep(1600 * time.Millisecond) // with a new connection
+				time.Sleep(1600 * time.Millisecond) // includes the time for a new connection
 			}
 			return nil
 		})
@@ -387,8 +389,8 @@ func TestFirstAnswerIsSlow(t *testing.T) {
 	})
 }
 
-// A server that has answered within a tenth of the timeout is near: a lone call to it needs no
-// goroutine, so who cancels hears of it when the reply comes.
+// A server that has answered within a tenth of the timeout is near. A lone call to it needs no goroutine,
+// so a caller that cancels gets the reply when it comes.
 func TestNearServer(t *testing.T) {
 	t.Parallel()
 	withFake(t, func(t *testing.T, f *fake) {
@@ -409,8 +411,8 @@ func TestNearServer(t *testing.T) {
 	})
 }
 
-// A new connection to a server that is back may take longer than a decision may: one probe at a
-// time has the time. It is back if a round trip fits the timeout.
+// A new connection to a server that is back may take longer than a decision may. One probe at a time may
+// take that long. The server is up if a round trip then fits the timeout.
 func TestFarServerIsBack(t *testing.T) {
 	t.Parallel()
 	for _, ctxDeadlines := range []bool{false, true} {
@@ -447,7 +449,7 @@ func TestFarServerIsBack(t *testing.T) {
 	}
 }
 
-// An outage of a moment does not keep a real one out of the log.
+// A short outage does not keep a following longer one out of the log.
 func TestLoggedAfterMoment(t *testing.T) {
 	t.Parallel()
 	withStore(t, 500*time.Millisecond, func(t *testing.T, f *fake, s *tested) {
@@ -467,7 +469,7 @@ func TestLoggedAfterMoment(t *testing.T) {
 	})
 }
 
-// A limiter that is made while the server is away is told so, and of the end.
+// A limiter that is made while the server is down is notified of the outage, and of its end.
 func TestToldLater(t *testing.T) {
 	t.Parallel()
 	withStore(t, 500*time.Millisecond, func(t *testing.T, f *fake, s *tested) {
@@ -487,8 +489,8 @@ func TestToldLater(t *testing.T) {
 	})
 }
 
-// A caller with less time than the timeout leaves with the error of its context: that says nothing
-// about the server, and the call goes on until its own end, which does.
+// A caller with less time than the timeout leaves with the error of its context, which says nothing about
+// the server. The call continues to its own timeout, which does.
 func TestCallIsNotItsCaller(t *testing.T) {
 	t.Parallel()
 	for _, ctxDeadlines := range []bool{false, true} {
@@ -505,10 +507,10 @@ func TestCallIsNotItsCaller(t *testing.T) {
 				cancel()
 			}
 			s.wantChanges(t)
-			time.Sleep(250 * time.Millisecond) // the first call ends
+			time.Sleep(250 * time.Millisecond) // until the first call has ended
 			s.wantChanges(t, "down")
 			time.Sleep(100 * time.Millisecond)
-			_, _ = s.decide(t.Context()) // the first after it waits for a probe
+			_, _ = s.decide(t.Context()) // the first decision after it waits for a probe
 			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 			defer cancel()
 			if took, err := s.decide(ctx); !errors.Is(err, health.ErrDown) || took != 0 {
@@ -521,7 +523,7 @@ func TestCallIsNotItsCaller(t *testing.T) {
 	}
 }
 
-// A check ends in time, though the client does not look at contexts.
+// A check ends in time, even if the client ignores contexts.
 func TestCheckEnds(t *testing.T) {
 	t.Parallel()
 	withFake(t, func(t *testing.T, f *fake) {
@@ -534,13 +536,13 @@ func TestCheckEnds(t *testing.T) {
 	})
 }
 
-// errTooLarge is what Redis replies to a script that is none.
+// errTooLarge is the reply of Redis to a script that does not compile.
 const errTooLarge = redisError("ERR Error compiling script (new function): user_script:1146: function at line 133 has more than 200 local variables")
 
-// tairRefuses is what the proxy of a Tair replies to each script.
+// tairRefuses is the reply of the proxy of a Tair to every script.
 const tairRefuses = "bad lua script for redis cluster, all the keys that the script uses should be passed using the KEYS array, and KEYS should not be in expression"
 
-// Errors of a server that decides nothing open the breaker at once, and those of one call never.
+// Errors of a server that cannot decide at all mean that it is down. Errors of a single call do not.
 func TestErrorsThatOpen(t *testing.T) {
 	t.Parallel()
 	for err, opens := range map[error]bool{
@@ -574,8 +576,8 @@ func TestErrorsThatOpen(t *testing.T) {
 	}
 }
 
-// What ends a hold may lack a right that a decision does not need: that is one error, and no
-// outage.
+// A Redis user may lack a right that is needed to end a hold, but not to decide. This is one error, and not
+// an outage.
 func TestEndRefused(t *testing.T) {
 	t.Parallel()
 	withStore(t, time.Second, func(t *testing.T, f *fake, s *tested) {
@@ -591,8 +593,8 @@ func TestEndRefused(t *testing.T) {
 	})
 }
 
-// A timeout that is noticed late, as in a busy process, opens nothing by itself: a probe does, if
-// it is not answered.
+// A timeout that is noticed late, as in a busy process, does not mean that the server is down. A probe
+// finds that out.
 func TestLateTimeout(t *testing.T) {
 	t.Parallel()
 	for answers, changes := range map[bool][]string{true: nil, false: {"down"}} {
@@ -614,8 +616,8 @@ func TestLateTimeout(t *testing.T) {
 	}
 }
 
-// A reply, be it an error of that call, ends the doubt about a connection: decisions do not wait
-// for more.
+// Any reply, even an error of a single call, ends the doubt about the server: decisions do not wait for a
+// probe.
 func TestReplyEndsDoubt(t *testing.T) {
 	t.Parallel()
 	withStore(t, time.Second, func(t *testing.T, f *fake, s *tested) {
@@ -638,7 +640,7 @@ func TestReplyEndsDoubt(t *testing.T) {
 	})
 }
 
-// A hook of the client that panics in a probe has made it fail.
+// A probe in which a hook of the client panics has failed.
 func TestPanicInProbe(t *testing.T) {
 	t.Parallel()
 	withFake(t, func(t *testing.T, f *fake) {
@@ -661,8 +663,8 @@ func TestPanicInProbe(t *testing.T) {
 	})
 }
 
-// A pool of connections that are all in use is told of as what it is, although the client gives up
-// before the Timeout.
+// If all connections of the pool are in use, the error says so, although the client gives up before the
+// timeout.
 func TestPoolIsUsedUp(t *testing.T) {
 	t.Parallel()
 	withFake(t, func(t *testing.T, f *fake) {

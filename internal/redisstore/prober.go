@@ -38,7 +38,7 @@ func (p prober) Probe(ctx context.Context, lastError error) (health.Outcome, err
 		})
 	})
 	switch {
-	case err == nil, errors.Is(err, errMoved) && p.node == p.node.servers.whole: // a Cluster as a whole is never replaced: the probe has loaded its topology
+	case err == nil, errors.Is(err, errMoved) && p.node == p.node.servers.whole: // a whole Cluster is never replaced: its topology is loaded
 		return health.Answered, nil
 	case errors.Is(err, errMoved):
 		return health.Replaced, nil

@@ -10,17 +10,17 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/check"
 )
 
-// TestQueue has more decisions than are sent in time. Those that are not say whose fault it is:
-// this process's, if the server answers others, or the server's, if it answers none.
+// TestQueue makes more decisions than can be sent in time. The errors of the others must say who is at
+// fault: this process if the server answers some decisions, and the server if it answers none.
 func TestQueue(t *testing.T) {
 	t.Parallel()
 	const timeout, callers = 500 * time.Millisecond, 1000
-	// The third answer comes after 390 ms, and the fourth too late: none at the very instant of the timeout.
+	// The third answer comes after 390 ms, and the fourth too late: no answer comes exactly at the timeout.
 	slow := func(context.Context) error { time.Sleep(130 * time.Millisecond); return nil }
 	for name, c := range map[string]struct {
 		answer func(context.Context) error
-		want   []error // of those that are not answered
-		not    []error
+		want   []error // errors that decisions must have
+		not    []error // errors that no decision may have
 	}{
 		"slow": {slow, []error{ErrQueue, ErrSentLate}, []error{errHeldUp, context.DeadlineExceeded}},
 		"hung": {silence, []error{errHeldUp, context.DeadlineExceeded}, []error{ErrQueue, ErrSentLate}},

@@ -65,7 +65,7 @@ func (s *Store) send(ctx context.Context, n *node, calls []*Call, place batch.Pl
 //	the round trip succeeds after its caller has left  by callerLeft
 //	the round trip succeeds after trip.end             by endedLate
 //
-// In the last case, finish has already freed slots. Freeing them twice is harmless: both times, the
+// In the last case, finish has already freed the slots. Freeing them twice is harmless: both times, the
 // slots are named by the id of their hold, which no other hold has.
 func (s *Store) sendBeside(ctx context.Context, trip roundTrip, callerEnd *sharedTimer) error {
 	connectEnd := trip.end

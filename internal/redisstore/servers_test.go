@@ -8,7 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// eventually waits for what the garbage collector is to bring about.
+// eventually waits until holds returns true after a garbage collection.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	for start := time.Now(); !holds(); time.Sleep(time.Millisecond) {
@@ -19,8 +19,8 @@ func eventually(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// All that is over one client shares its Servers, which end with it and with the stores. It would
-// notice a client that is kept for ever.
+// All limiters over one client with the same timeout share a Servers, which must be garbage-collected
+// together with the client and the stores.
 func TestServersOfAClient(t *testing.T) {
 	t.Parallel()
 	key := func() sharedKey {
@@ -48,7 +48,7 @@ func TestServersOfAClient(t *testing.T) {
 	})
 }
 
-// A node that has left is forgotten, with its health and its batches.
+// A node that has left the Cluster is forgotten, with its health and its batches.
 func TestNodeThatHasLeft(t *testing.T) {
 	t.Parallel()
 	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}})

@@ -17,8 +17,7 @@ import (
 	"github.com/redislimit/redislimit/internal/diagnose"
 )
 
-// A sharding is the knowledge about one server, whether one script may have the keys of several
-// decisions.
+// A sharding records, for one server, whether one script may have the keys of several decisions.
 //
 // What looks like one server may be a proxy in front of several. Some proxies (twemproxy, Envoy in
 // ring-hash mode) route a script by its first key and ignore the others. The other keys of a batch would

@@ -15,13 +15,13 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/check"
 )
 
-// A shardingProxy is one or several servers in the place of Redis. Each command goes to that of its
-// first key.
+// A shardingProxy stands for Redis, or for a proxy in front of several servers. Each command goes to the
+// server of its first key.
 type shardingProxy struct {
 	mu     sync.Mutex
-	shards []map[string]bool // the keys of each
+	shards []map[string]bool // the keys of each server
 	trips  int
-	fails  map[string]error // by the command
+	fails  map[string]error // the errors of commands, by their names
 	before func(cmd string) // called before each command, with the lock held
 }
 
@@ -35,6 +35,7 @@ func (p *shardingProxy) ProcessPipelineHook(redis.ProcessPipelineHook) redis.Pro
 	return func(ctx context.Context, cmds []redis.Cmder) error { return p.trip(ctx, cmds...) }
 }
 
+// trip makes one round trip.
 func (p *shardingProxy) trip(ctx context.Context, cmds ...redis.Cmder) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -84,14 +85,15 @@ func (p *shardingProxy) run(cmd redis.Cmder) error {
 	return nil
 }
 
-// shard returns that of a key, by the upper bits of its hash, as twemproxy does: they hardly depend
-// on the last characters.
+// shard returns the server of a key. It chooses by the upper bits of a hash, as twemproxy does, which
+// hardly depend on the last characters of the key.
 func (p *shardingProxy) shard(key string) map[string]bool {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(key))
 	return p.shards[h.Sum64()&0xffffffff*uint64(len(p.shards))>>32]
 }
 
+// newShardingProxy returns a proxy in front of the given number of servers, and a Store over it.
 func newShardingProxy(t *testing.T, shards int) (*shardingProxy, *Store) {
 	t.Helper()
 	p := &shardingProxy{fails: map[string]error{}}
@@ -104,7 +106,7 @@ func newShardingProxy(t *testing.T, shards int) (*shardingProxy, *Store) {
 	return p, NewStore(client, testConfig(time.Second))
 }
 
-// ask checks what is found out, in so many round trips.
+// ask checks the result of awaitSharding, and how many round trips it takes.
 func (p *shardingProxy) ask(t *testing.T, s *Store, together bool, want error, trips int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -113,18 +115,18 @@ func (p *shardingProxy) ask(t *testing.T, s *Store, together bool, want error, t
 	p.trips = 0
 	p.mu.Unlock()
 	got, err := s.servers.whole.awaitSharding(ctx, s)
-	p.mu.Lock() // a call that was abandoned may still go on
+	p.mu.Lock() // an abandoned call may still be running
 	defer p.mu.Unlock()
 	if got != together || !errors.Is(err, want) || p.trips != trips {
 		t.Errorf("together %v, %v, in %d round trips; want %v, %v, in %d", got, err, p.trips, together, want, trips)
 	}
 }
 
-// errCrossSlot is what a node of a Cluster replies to a script with keys of several slots.
+// errCrossSlot is the reply of a node of a Cluster to a script with keys of several hash slots.
 const errCrossSlot = redisError("CROSSSLOT Keys in request don't hash to the same slot")
 
-// Once for each client it is found out whether a script sees all its keys, however many ask at the
-// same time. Nothing is left behind.
+// Whether a script sees all its keys is found out once for each client, however many callers ask at the
+// same time. No keys are left behind.
 func TestSharding(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -164,7 +166,8 @@ func TestSharding(t *testing.T) {
 	}
 }
 
-// Where it cannot be found out, decisions go alone, and it is tried again a second later.
+// If the sharding cannot be found out, decisions are sent alone, and there is another attempt a second
+// later.
 func TestShardingUnknown(t *testing.T) {
 	t.Parallel()
 	noPermission := redisError("NOPERM this user has no permissions to run the 'set' command")

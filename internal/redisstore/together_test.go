@@ -11,11 +11,11 @@ import (
 	"github.com/redislimit/redislimit/internal/health"
 )
 
-// A strangeClient is of no type that go-redis has.
+// A strangeClient is a client whose type is not one of go-redis.
 type strangeClient struct{ Client }
 
-// TestTogether is who may decide together: one script charges what is stored once, and of one
-// server.
+// TestTogether checks which parts may be decided on by one script: their keys must be on one server, and
+// the script must charge each count only once.
 func TestTogether(t *testing.T) {
 	t.Parallel()
 	one, other := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}), redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
@@ -42,11 +42,11 @@ func TestTogether(t *testing.T) {
 	a, b := open(one, "a", time.Second, algorithm.GCRA), open(one, "b", time.Second, algorithm.FixedWindow)
 	for name, c := range map[string]struct {
 		parts    []Part
-		together bool // once it is known that there is one server
-		unknown  bool // and before
+		together bool // the result if one script may have all keys
+		unknown  bool // the result if that is not known, or not so
 	}{
 		"one":                 {[]Part{a}, false, false},
-		"one key of two":      {[]Part{a, b}, true, false}, // a proxy may be before two servers
+		"one key of two":      {[]Part{a, b}, true, false}, // there may be a proxy in front of two servers
 		"two keys of two":     {[]Part{a, on(b, "j")}, true, false},
 		"two keys of one":     {[]Part{a, on(a, "j")}, true, false},
 		"one key of one":      {[]Part{a, on(b, "j"), on(a, "k")}, false, false},
@@ -63,7 +63,7 @@ func TestTogether(t *testing.T) {
 		server := c.parts[0].Store.servers.whole
 		for state, want := range map[int32]bool{shardingUnknown: c.unknown, separateScripts: c.unknown, oneScript: c.together} {
 			server.sharding.state.Store(state)
-			server.health.Failed(health.Unavailable, time.Now(), time.Second, errDial) // nothing is found out
+			server.health.Failed(health.Unavailable, time.Now(), time.Second, errDial) // the server is down, so nothing is found out
 			got, err := Together(t.Context(), c.parts)
 			if again, _ := Together(t.Context(), c.parts); errors.Is(err, ErrApart) == want || (got != nil) != want || got != again {
 				t.Errorf("%s, %d: %v, %v, want %v, and the same again", name, state, got != nil, err, want)

@@ -12,8 +12,8 @@
 //	guard.go          Check: the decision
 //	answer.go         how a decision is answered; Answerer: for handlers that call a limiter themselves
 //	and.go            limiters that decide together
-//	finish.go         Finish: what is charged and freed when the response ends
-//	state.go          RequestState: what the middlewares of one request share
+//	finish.go         Finish: charges and frees when the response ends
+//	state.go          RequestState: shared by the middlewares of one request
 //	header.go, ietf.go, lines.go   headers
 package adapter
 

@@ -72,12 +72,13 @@ func (o headers) setRetry(h Header, d time.Duration, draw float64) {
 // retryIn returns the wait that a client sees, in units, for a request that would be admitted after
 // d.
 //
-// The wait is not shorter than d, and at least 1 unit, because clients take 0 as an invitation to
-// retry at once. With RetryJitter it is longer by up to that share of d: draw, which is at least 0
-// and below 1, chooses the position in between, and is the same for all parts of an answer. A wait
-// longer than MaxRetryAfter is drawn from MaxRetryAfter/(1+share) to MaxRetryAfter, because clients
-// that are denied together would otherwise all come back after exactly MaxRetryAfter. Every whole
-// number of units in the range is equally likely, so that whole seconds spread the clients as well.
+// The wait is at least 1 unit, because clients take 0 as an invitation to retry at once. Unless
+// MaxRetryAfter bounds it, the wait is not shorter than d. With RetryJitter it is longer by up to
+// that share of d: draw, which is at least 0 and below 1, chooses the position in between, and is
+// the same for all parts of an answer. If d is longer than MaxRetryAfter, the wait is drawn from
+// MaxRetryAfter/(1+share) to MaxRetryAfter, because clients that are denied together would
+// otherwise all come back after exactly MaxRetryAfter. Every whole number of units in the range is
+// equally likely, so that whole seconds spread the clients as well.
 func (o headers) retryIn(d, unit time.Duration, draw float64) int64 {
 	from, to := d, d+time.Duration(float64(d)*o.Jitter)
 	if o.MaxRetry > 0 && from > o.MaxRetry {
