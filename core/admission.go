@@ -25,35 +25,35 @@ type admission struct {
 type ending struct {
 	limiter *Limiter
 	hold    *hold.Hold // nil if there is nothing to end
-	multi   *multiCall // the admissions of several keys, which are ended instead; or nil
+	multi   *multiCall // nil, or the admissions of several keys, which are ended instead
 }
 
-// A multiCall is what one call asks of several keys, and then what it has of them.
+// A multiCall is a decision on several keys, and the admissions that it has obtained.
 type multiCall struct {
 	n        int64
 	members  []member
-	redisErr error        // why Redis failed to decide on all of them at once; or nil
-	admitted []keyedEvent // what observers hear of once all have admitted
+	redisErr error        // why Redis failed to decide on all keys at once, or nil
+	admitted []keyedEvent // the events of admissions, which are emitted when all keys have admitted
 }
 
-// A keyedEvent is an event of a key that observers have not heard of yet.
+// A keyedEvent is an event with its key, which was not passed to the observers yet.
 type keyedEvent struct {
 	events *emitter
 	key    string
 	event  Event
 }
 
-// A member is one key of them.
+// A member is one of the keys of a multiCall.
 type member struct {
 	Keyed
 
-	position int // of the key among the arguments of the call, or of the first of several equal ones
+	position int // the index of the key among the arguments of the call; of the first one if it was given several times
 
-	held  *admission    // nil until it is admitted
-	stamp denials.Stamp // of a decision on all by one script
+	held  *admission    // nil until the key has admitted
+	stamp denials.Stamp // of a joint decision
 }
 
-// settle ends a with a cost of actual units in place of what is held.
+// settle ends a, and charges actual units instead of the held ones.
 func (a *admission) settle(ctx context.Context, actual int64) error {
 	if a.isMulti() {
 		return a.multi.settle(ctx, actual, (*admission).settle)
@@ -63,7 +63,8 @@ func (a *admission) settle(ctx context.Context, actual int64) error {
 
 func (a *admission) isMulti() bool { return a != nil && a.multi != nil }
 
-// settleBy settles the admission of a single key: in the background if later says so, or else at once.
+// settleBy settles the admission of a single key. If later is not nil, it may send the settlement
+// in the background.
 func (a *admission) settleBy(ctx context.Context, actual int64, later hold.Background) error {
 	if a == nil || a.hold == nil {
 		return nil
@@ -73,11 +74,11 @@ func (a *admission) settleBy(ctx context.Context, actual int64, later hold.Backg
 	}
 	l := a.limiter
 	l.catchUp()
-	defer func() { l.gaveBack(a.hold) }() // a is in use until then, and not dropped
+	defer func() { l.gaveBack(a.hold) }() // keeps a alive until then, so that it does not count as dropped
 	return l.family.failure(ctx, l.family.renewer.End(ctx, a.hold, actual, later))
 }
 
-// checkActual returns the error of a cost that cannot be settled.
+// checkActual returns the error of a cost that Settle refuses.
 func checkActual(actual int64) error {
 	if actual < 0 || actual > maxActual {
 		return fmt.Errorf("%w: it is %d, allowed is 0 to %d", ErrInvalidCost, actual, maxActual)
@@ -85,8 +86,9 @@ func checkActual(actual int64) error {
 	return nil
 }
 
-// roomFor is how many such requests must fit beside one that is settled in the background. A client
-// sends several before that arrives, and a login is not to be denied by units that are free.
+// roomFor is how many more such requests must fit before a settlement is sent in the background. A
+// client may send several requests before the settlement arrives, and none of them, such as a
+// login, should be denied because of units that are already free.
 const roomFor = 16
 
 // settleLater is settle for a middleware, whose client need not wait for it. The settlement is sent in
@@ -122,7 +124,7 @@ func (a *admission) cancelLater(ctx context.Context) error {
 func (a *admission) settled(err error) {
 	ctx, l := context.Background(), a.limiter
 	l.gaveBack(a.hold)
-	_ = l.family.failure(ctx, err) // it counts what was too much for this process
+	_ = l.family.failure(ctx, err) // counts an overload of this process
 }
 
 // gaveBack forgets the denials of h's key, and wakes a caller that waits for its units. Callers that wait
@@ -142,7 +144,7 @@ func (a *admission) cancel(ctx context.Context) error {
 	return a.settle(ctx, 0)
 }
 
-// release ends a with the cost that was asked for.
+// release ends a, and charges the units that were admitted.
 func (a *admission) release(ctx context.Context) error {
 	if a.isMulti() {
 		return each(a.multi.members, func(m member) error { return m.held.release(ctx) })
@@ -153,7 +155,7 @@ func (a *admission) release(ctx context.Context) error {
 	return a.settle(ctx, a.hold.N)
 }
 
-// renew renews the units that are held until a ends.
+// renew starts to renew the held units of a, until a ends.
 func (a *admission) renew() {
 	if a.isMulti() {
 		for _, m := range a.multi.members {
@@ -182,29 +184,29 @@ func (a *admission) context(ctx context.Context) (context.Context, context.Cance
 	a.hold.OnLost(func() { cancel(ErrSlotLost) })
 	return ctx, func() {
 		cancel(nil)
-		runtime.KeepAlive(a) // until then the slots are in use
+		runtime.KeepAlive(a) // the slots are in use until here
 	}
 }
 
-// watch calls f when nobody refers to a any more.
+// watch calls f after the garbage collector has found that nobody refers to a any more.
 func (l *Limiter) watch(a *admission, f func(dropped)) {
 	runtime.AddCleanup(a, f, dropped{l.family, a.hold})
 }
 
-// A dropped is what is left of an admission to which nobody refers any more.
+// A dropped is what remains of an admission to which nobody refers any more.
 type dropped struct {
 	of   *family
 	hold *hold.Hold
 }
 
-// drop stops its renewals: nobody can end it any more.
+// drop stops the renewals of a dropped admission, because nobody can end it any more.
 func drop(d dropped) {
 	if d.of.renewer.Drop(d.hold) {
 		d.warn()
 	}
 }
 
-// sample finds out whether it was ended, and if so has another one be watched.
+// sample checks whether a dropped admission was ended. If it was, another admission may be watched.
 func sample(d dropped) {
 	if d.hold.Ended() {
 		d.of.sampling.Store(false)
@@ -246,7 +248,7 @@ func (t *multiCall) settle(ctx context.Context, actual int64, end func(a *admiss
 	return each(t.members, func(m member) error { return end(m.held, ctx, min(m.cost(actual), maxActual)) })
 }
 
-// each calls f with each of the members, also after one has failed.
+// each calls f for every member, even after an error.
 func each(members []member, f func(member) error) error {
 	var failed error
 	for _, m := range members {

@@ -104,9 +104,10 @@ var (
 	errNoLimiter   = errors.New("redislimit: a Keyed has no Limiter: make it with On")
 )
 
-// newMultiCall checks a call, and puts its keys into the order in which all callers ask for them:
-// if two wait for each other's units, one of them has all that it needs. The smallest capacity
-// comes first, so that who is denied by his own limit holds nothing of a larger one that he shares.
+// newMultiCall checks a call, and sorts its keys into the order in which every caller asks for
+// them. Because of this order, two callers cannot each hold units that the other one waits for. The
+// smallest capacity comes first, so that a caller who is over their own limit holds nothing of a
+// larger limit that they share with others.
 func newMultiCall(ctx context.Context, n int64, keys []Keyed) (*multiCall, error) {
 	if len(keys) == 0 {
 		return nil, errNoKeys
@@ -137,8 +138,8 @@ func newMultiCall(ctx context.Context, n int64, keys []Keyed) (*multiCall, error
 	return t, nil
 }
 
-// capacity returns the smallest capacity of m's limits, or 0 if they count nothing: these come first,
-// because they hold nothing that has to be given back if another one denies.
+// capacity returns the smallest capacity of the limits of m, or 0 if they count nothing. Members
+// that count nothing come first, because they hold nothing that would have to be given back.
 func (m *member) capacity() int64 {
 	if m.limiter.set.Uncounted {
 		return 0
@@ -146,7 +147,7 @@ func (m *member) capacity() int64 {
 	return slices.Min(m.limiter.set.Capacities)
 }
 
-// notifyAdmitted notifies the observers of the admissions that were kept from them until all keys had
+// notifyAdmitted notifies the observers of admissions that were held back until all keys had
 // admitted.
 func (t *multiCall) notifyAdmitted(ctx context.Context) {
 	for _, a := range t.admitted {
@@ -167,7 +168,7 @@ func (t *multiCall) asGiven() []int {
 // isOf reports whether m is of the same key and limits as k.
 func (k Keyed) isOf(m member) bool { return k.limiter.set == m.limiter.set && k.key == m.key }
 
-// reserve reserves all, or nothing.
+// reserve reserves the units of all keys, or of none.
 func (t *multiCall) reserve(ctx context.Context) (*admission, error) {
 	r, kept := new(admission), false
 	if t.remembersDenial(ctx, &r.Result) {
@@ -175,7 +176,7 @@ func (t *multiCall) reserve(ctx context.Context) (*admission, error) {
 	}
 	r.multi = t
 	defer func() {
-		if !kept { // also where a hook of the client ends the goroutine
+		if !kept { // even if a hook of the client ends the goroutine
 			_ = r.cancelLater(ctx)
 		}
 	}()
@@ -185,7 +186,7 @@ func (t *multiCall) reserve(ctx context.Context) (*admission, error) {
 		held, err := m.reserve(ctx, t, began)
 		if err == nil && held.Allowed {
 			m.held = held
-			err = ctx.Err() // who has left is charged nothing
+			err = ctx.Err() // a caller that has left is charged nothing
 		}
 		if err != nil {
 			return nil, err
@@ -195,7 +196,7 @@ func (t *multiCall) reserve(ctx context.Context) (*admission, error) {
 		}
 	}
 	r.Result = t.result()
-	t.notifyAdmitted(ctx) // an observer may panic: then all is given back
+	t.notifyAdmitted(ctx) // if an observer panics, everything is given back
 	kept = true
 	return r, nil
 }
@@ -229,12 +230,13 @@ func (m *member) newRequest(n int64, op algorithm.Op) *request {
 	return m.limiter.newRequest(m.key, m.cost(n), op)
 }
 
-// maxPause bounds for how long what others hold for a moment is waited for.
+// maxPause bounds how long reserve waits for units that other calls hold for a moment.
 const maxPause = 20 * time.Millisecond
 
-// reserve reserves the units of m. Another AllowAll may hold them for a moment, until it has asked all
-// of its keys: so after such a denial it waits twice as long as this call has taken so far, at most
-// maxPause, and asks once more. If ctx ends before that, the denial stands.
+// reserve reserves the units of m. Another AllowAll may hold them for a moment, until it has asked
+// all of its keys. So after such a denial, reserve waits twice as long as this call has taken so
+// far, at most maxPause, and asks once more. If ctx ends before that, reserve returns the denial
+// with the error of ctx.
 func (m *member) reserve(ctx context.Context, t *multiCall, began time.Time) (*admission, error) {
 	r, err := m.reserveOnce(ctx, t)
 	if t.redisErr != nil || err != nil || r.Allowed || r.Banned || r.Source == SourceDenyCache || r.RetryAfter > micros(algorithm.HeldRetry) {
@@ -253,7 +255,7 @@ func (m *member) reserveOnce(ctx context.Context, t *multiCall) (*admission, err
 	return m.limiter.acquire(ctx, req)
 }
 
-// result returns the tightest Result of all that admitted.
+// result returns the tightest Result of all keys, which have all admitted.
 func (t *multiCall) result() Result {
 	all := make([]Result, 0, len(t.members))
 	for _, i := range t.asGiven() {
@@ -269,8 +271,8 @@ func (t *multiCall) result() Result {
 	return combine(all, true)
 }
 
-// A joint is a decision on all keys by one script of one server: nothing is held, and nobody is
-// denied by what another call has for a moment.
+// A joint is a decision on all keys by one script on one server. Nothing is held for a moment, so
+// no other call is denied because of it.
 type joint struct {
 	*multiCall
 
@@ -278,9 +280,10 @@ type joint struct {
 	parts []redisstore.Part
 }
 
-// joint returns the decision by which all are charged or none. The error is redisstore.ErrApart if
-// there is none: for keys of several servers, in memory, of leases (their units are in this
-// process), and for what costs nothing, which an overdrawn limit admits, too.
+// joint returns the decision by which one script charges all keys or none. The error is
+// redisstore.ErrApart if there is no such decision: for keys on several servers, in memory, for
+// leases (whose units are in this process), and for a cost of 0, which even an overdrawn limit
+// admits.
 func (t *multiCall) joint(ctx context.Context) (*joint, error) {
 	j := &joint{multiCall: t, parts: make([]redisstore.Part, len(t.members))}
 	for i := range t.members {
@@ -299,8 +302,8 @@ func (t *multiCall) joint(ctx context.Context) (*joint, error) {
 	return j, err
 }
 
-// decide writes the tightest Result of all limits to res. If the server does not decide, the error
-// is its.
+// decide sets res to the tightest Result of all limits. It returns an error if the server does not
+// decide.
 func (j *joint) decide(ctx context.Context, res *Result) error {
 	began := time.Now()
 	if err := j.store.DecideAll(ctx, j.parts); err != nil {
@@ -316,7 +319,7 @@ func (j *joint) decide(ctx context.Context, res *Result) error {
 	all := make([]Result, 0, limits)
 	for _, i := range j.asGiven() {
 		if barred && j.parts[i].Ban().Until == 0 {
-			continue // it was not asked
+			continue // its limits did not decide, because another key is banned
 		}
 		one := j.answer(ctx, i, admitted)
 		for each := range one.All() {
@@ -331,7 +334,7 @@ func (j *joint) decide(ctx context.Context, res *Result) error {
 	return nil
 }
 
-// answer returns the Result of the i-th key, and remembers its denial.
+// answer returns the Result of the i-th key, and remembers it if it is a denial.
 func (j *joint) answer(ctx context.Context, i int, admitted bool) (res Result) {
 	m := &j.members[i]
 	req := m.newRequest(j.n, algorithm.OpReserve)
@@ -346,9 +349,9 @@ func (j *joint) answer(ctx context.Context, i int, admitted bool) (res Result) {
 	return res
 }
 
-// decideUncounted decides by the Limiters whose limits count nothing, and leaves the others in t. They
-// come first because nothing has to be given back when another one denies. Done is true if one of
-// them denies, or if there are no others. A cost of 0 is left to be decided with the others.
+// decideUncounted decides by the Limiters whose limits count nothing, and leaves the others in t.
+// They come first because nothing has to be given back if another one denies. done is true if one
+// of them denies, or if there are no others. A cost of 0 is left to be decided with the others.
 func (t *multiCall) decideUncounted(ctx context.Context, res *Result) (done bool, err error) {
 	counted := t.members[:0]
 	for i := range t.members {
@@ -370,9 +373,9 @@ func (t *multiCall) decideUncounted(ctx context.Context, res *Result) (done bool
 	return len(counted) == 0, nil
 }
 
-// decideJointly makes the plain decision on an only key, or decides on all keys by one script. Done
-// is false if no script may have them all, or the server does not decide: then each limiter goes by
-// its own outage policy.
+// decideJointly decides on all keys by one script, or makes the plain decision if there is only one
+// key. done is false if one script cannot have all keys, or if the server does not decide. In the
+// second case each limiter follows its own outage policy.
 func (t *multiCall) decideJointly(ctx context.Context, res *Result) (done bool, err error) {
 	if len(t.members) == 1 {
 		req := t.members[0].newRequest(t.n, algorithm.OpCharge)

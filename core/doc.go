@@ -6,15 +6,15 @@
 //	lim := core.MustNew(rdb, "api", core.TokenBucket(core.PerMinute(100)))
 //	res, err := lim.Allow(ctx, "user:alice")
 //
-// A [Result] is a plain value, and needs no end. Work that has an end gets more: [Limiter.Acquire]
-// returns a [Permit], which takes slots of [InFlight] and can give back what was charged, and
-// [Limiter.Reserve] a [Reservation], which holds units until their true cost is known.
+// A [Result] is a plain value. For work that has an end there are two more types: [Limiter.Acquire]
+// returns a [Permit], which takes slots of [InFlight] and can give back what was charged.
+// [Limiter.Reserve] returns a [Reservation], which holds units until their true cost is known.
 //
 //	r, err := lim.Reserve(ctx, "user:alice", 500)
 //	// ... if r.Allowed: do it, and then
 //	err = r.Settle(ctx, 7312)
 //
-// [AllowAll] decides by keys of several Limiters at once: all admit, or none is charged.
+// [AllowAll] decides on keys of several Limiters at once: if one of them denies, none is charged.
 //
 //	res, err := core.AllowAll(ctx, 1, perUser.On("user:alice"), perOrg.On("org:acme"))
 //
@@ -52,24 +52,24 @@
 //
 // # Words
 //
-//	key        whose requests are counted together, such as "user:alice"
-//	unit       what is counted; a request costs 1 unit by default
+//	key        a string such as "user:alice"; requests with the same key are counted together
+//	unit       limits count units; a request costs 1 unit by default
 //	cost       how many units a request asks for
 //	rate       units per period, such as 100 per minute
 //	capacity   the most units that can be used at once: a bucket's burst, a window's count
 //	limit      an algorithm with its rate; a Limiter has one or more, and all must admit
 //	charge     to count the units of an admitted request; a denied one is not charged
-//	hold       units that are admitted and not charged yet, because their cost is known
-//	           later: Reserve holds them, [Reservation.Settle] charges the true cost
+//	hold       units that are admitted but not charged yet, because the cost is known only
+//	           later: Reserve holds them, and [Reservation.Settle] charges the true cost
 //	slot       a unit of InFlight: it is held from the decision until the work ends
-//	ban        everything is denied to a key for a while, because it was denied; see [Ban]
-//	lease      units held for a process, which decides on a hot key by itself while they last;
-//	           see [Lease]
+//	ban        for a while, everything is denied to a key because it was denied once; see [Ban]
+//	lease      units of a frequently used key that a process holds, and spends without asking
+//	           Redis; see [Lease]
 //	decision   admitted or denied, and what remains: a Result
 //	batch      decisions that share a round trip to Redis
-//	circuit breaker   closed: Redis is asked; open: it is not, from when it fails until a
-//	           probe in the background is answered
-//	outage policy     what decides while Redis does not: [FailLocal], [FailOpen], [FailClosed]
-//	fallback   the limits in this process's memory that FailLocal decides with
+//	circuit breaker   while it is closed, decisions go to Redis; it is open from a failure of
+//	           Redis until Redis answers a probe in the background
+//	outage policy     decides while Redis does not answer: [FailLocal], [FailOpen], [FailClosed]
+//	fallback   the limits in the memory of this process by which FailLocal decides
 //	deny cache denials that this process remembers, and repeats without asking Redis
 package core

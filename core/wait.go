@@ -17,17 +17,19 @@ import (
 func (l *Limiter) Wait(ctx context.Context, key string) (Result, error) { return l.WaitN(ctx, key, 1) }
 
 // WaitN blocks until n units are admitted for key and their Delay is over, and returns the Result
-// that admitted them. After a denial it sleeps for RetryAfter. Of the callers in this process that
-// wait for the same key only the first asks, and those behind it for which enough remains, so they
-// are admitted in the order in which they came. Other processes have lines of their own. With a
-// [LeakyBucket] an admission is a place in its queue, and the place that a canceled caller gives
-// back goes to the next caller who asks: so a later caller may return before an earlier one.
+// that admitted them. After a denial it sleeps for RetryAfter.
+//
+// Callers in this process that wait for the same key form a line, in the order in which they came.
+// Only the first of them asks Redis, and the callers behind it for which enough units remain. Other
+// processes have lines of their own. With a [LeakyBucket], an admission is a place in its queue.
+// The place that a canceled caller gives back goes to the next caller that asks, so a later caller
+// may return before an earlier one.
 //
 // It returns at once with [ErrNeverAdmitted] if n is above the capacity, and with
-// [context.DeadlineExceeded] if the deadline of ctx comes before n units can be admitted, to this
-// caller and those before it. Other errors are those of [Limiter.AllowN]. If ctx ends before the
-// Delay does, the place in the queue is given back. It waits for the end of a [Ban], and bans
-// nobody. A Limiter with [InFlight] refuses: use [Limiter.AcquireWait].
+// [context.DeadlineExceeded] if the deadline of ctx comes before n units can be admitted to this
+// caller and those ahead of it. Other errors are the same as for [Limiter.AllowN]. If ctx ends
+// before the Delay does, the place in the queue is given back. WaitN waits for the end of a [Ban],
+// and never begins one. A Limiter with [InFlight] returns an error: use [Limiter.AcquireWait].
 func (l *Limiter) WaitN(ctx context.Context, key string, n int64) (res Result, err error) {
 	req := l.newWaiting(key, n, algorithm.OpCharge)
 	defer req.recycle()
@@ -46,7 +48,7 @@ func (l *Limiter) WaitN(ctx context.Context, key string, n int64) (res Result, e
 		return Result{}, err
 	}
 	err = l.waitForTurn(ctx, req, line.Caller{}, func() (*Result, error) {
-		res = Result{} // if this fails, nobody is to hear of the denial before it
+		res = Result{} // after an error, nobody must see the denial before it
 		err := l.allow(ctx, req, &res)
 		return &res, err
 	})
@@ -57,12 +59,14 @@ func (l *Limiter) WaitN(ctx context.Context, key string, n int64) (res Result, e
 	return res, nil
 }
 
-// AcquireWait is [Limiter.Acquire] when it is the caller's turn: it waits as [Limiter.WaitN] does,
-// and ctx bounds how long it waits, and not the Permit. Who waits for a slot of [InFlight], or
-// for what others have reserved, is woken when that is given back in this process. Where others may
-// give it back, the first in each line asks about 20 times a second, and all of them 1000 times at
-// most. A process whose callers pass on slots to each other leaves them to other processes for some
-// 25 ms each half a second.
+// AcquireWait is like [Limiter.Acquire], but waits for its turn as [Limiter.WaitN] does. ctx bounds
+// the wait, not the Permit.
+//
+// A caller that waits for a slot of [InFlight], or for units that others hold, wakes up when they
+// are given back in this process. For units and slots that other processes may give back, the first
+// caller in each line asks about 20 times per second, and all lines together at most 1000 times per
+// second. If the callers of one process keep passing slots to each other, they leave the slots to
+// other processes for about 25 ms every half second.
 func (l *Limiter) AcquireWait(ctx context.Context, key string, n int64) (*Permit, error) {
 	req := l.newWaiting(key, n, algorithm.OpCharge)
 	defer req.recycle()
@@ -70,8 +74,7 @@ func (l *Limiter) AcquireWait(ctx context.Context, key string, n int64) (*Permit
 	return (*Permit)(a), err
 }
 
-// ReserveWait is [Limiter.Reserve] when it is the caller's turn: it waits as [Limiter.AcquireWait]
-// does.
+// ReserveWait is like [Limiter.Reserve], but waits for its turn as [Limiter.AcquireWait] does.
 func (l *Limiter) ReserveWait(ctx context.Context, key string, n int64) (*Reservation, error) {
 	req := l.newWaiting(key, n, algorithm.OpReserve)
 	defer req.recycle()
@@ -79,14 +82,15 @@ func (l *Limiter) ReserveWait(ctx context.Context, key string, n int64) (*Reserv
 	return (*Reservation)(a), err
 }
 
-// newWaiting returns the request of a caller who waits until it is admitted.
+// newWaiting returns the request of a caller that waits until it is admitted.
 func (l *Limiter) newWaiting(key string, n int64, op algorithm.Op) *request {
 	req := l.newRequest(key, n, op)
 	req.call.Waits = true
 	return req
 }
 
-// acquireWait acquires what req is about when it is its turn, and notifies the observers of the wait.
+// acquireWait acquires the units of req when its turn comes, and notifies the observers of the
+// wait.
 func (l *Limiter) acquireWait(ctx context.Context, req *request) (*admission, error) {
 	begun, err := l.beginWait(ctx, req)
 	if err != nil {
@@ -101,8 +105,8 @@ func (l *Limiter) acquireWait(ctx context.Context, req *request) (*admission, er
 	return r, nil
 }
 
-// acquireUnbanned acquires what req is about when it is its turn, and waits for its Delay. If the key
-// is banned meanwhile, it gives its place back and waits again.
+// acquireUnbanned acquires the units of req when its turn comes, and then waits for the Delay. If
+// the key is banned meanwhile, acquireUnbanned gives its place back and waits again.
 func (l *Limiter) acquireUnbanned(ctx context.Context, req *request) (*admission, error) {
 	for {
 		r, err := l.acquireInTurn(ctx, ctx, req, line.Caller{})
@@ -124,8 +128,8 @@ func (l *Limiter) acquireUnbanned(ctx context.Context, req *request) (*admission
 	}
 }
 
-// beginWait refuses a call that can never be admitted, and returns when the wait begins, for the
-// observers.
+// beginWait refuses a call that can never be admitted. Otherwise it returns the time at which the
+// wait begins, for the observers.
 func (l *Limiter) beginWait(ctx context.Context, req *request) (begun time.Time, err error) {
 	if err := req.check(ctx); err != nil {
 		return begun, err
@@ -141,7 +145,8 @@ func (l *Limiter) beginWait(ctx context.Context, req *request) (begun time.Time,
 	return begun, nil
 }
 
-// endWait tells the observers of a wait, which res has admitted if there is no error.
+// endWait notifies the observers of the end of a wait. If err is nil, res is the Result that
+// admitted the caller.
 func (l *Limiter) endWait(ctx context.Context, req *request, begun time.Time, res *Result, err error) {
 	if len(l.family.events.observers) == 0 {
 		return
@@ -153,8 +158,8 @@ func (l *Limiter) endWait(ctx context.Context, req *request, begun time.Time, re
 	l.family.events.emit(ctx, req.call.Key, e)
 }
 
-// acquireInTurn acquires what req is about when it is its turn. It waits until ctx ends; each
-// decision is made within deciding.
+// acquireInTurn acquires the units of req when its turn comes. ctx bounds the wait, and deciding is
+// the context of each decision.
 func (l *Limiter) acquireInTurn(ctx, deciding context.Context, req *request, p line.Caller) (r *admission, err error) {
 	err = l.waitForTurn(ctx, req, p, func() (*Result, error) {
 		var err error
@@ -169,11 +174,11 @@ func (l *Limiter) acquireInTurn(ctx, deciding context.Context, req *request, p l
 	return r, nil
 }
 
-// A refusal is the error of who would wait for too long, or of one too many.
+// A refusal is the error of a caller that would have to wait for too long, or that is one too many.
 type refusal = line.RefusalError
 
-// denialOf returns why the callers in a line have to wait. The units of a bucket, which Drains,
-// become free one by one, those of a window all at once.
+// denialOf describes to the line why its callers have to wait. The units of a bucket (Drains)
+// become free one by one, and the units of a window all at once.
 func denialOf(req *request, res *Result) *line.Denial {
 	set, d := req.call.Set, &line.Denial{At: time.Now(), RetryAfter: res.RetryAfter, Held: res.held}
 	req.reply.CopyTo(&d.Reply)
@@ -183,8 +188,8 @@ func denialOf(req *request, res *Result) *line.Denial {
 	return d
 }
 
-// waitForTurn waits until it is the caller's turn in the line of its key, and then calls decide until
-// that admits it.
+// waitForTurn waits until it is the turn of the caller in the line of its key, and then calls
+// decide until decide admits it.
 func (l *Limiter) waitForTurn(ctx context.Context, req *request, p line.Caller, decide func() (*Result, error)) error {
 	if l.set.Uncounted { // callers that wait for units are not in its way
 		req.reply = decision.Reply{}
@@ -206,10 +211,10 @@ func (l *Limiter) waitForTurn(ctx context.Context, req *request, p line.Caller, 
 	})
 }
 
-// longWait is for how long hardly anybody means to wait.
+// longWait is a wait that is probably a mistake.
 const longWait = 24 * time.Hour
 
-// warnIfLong warns of a wait for d without a deadline.
+// warnIfLong logs a warning if a caller without a deadline waits for a long time d.
 func (l *Limiter) warnIfLong(ctx context.Context, d time.Duration) {
 	if _, bounded := ctx.Deadline(); d > longWait && !bounded {
 		l.family.events.warnOnce(ctx, "a call waits for more than a day, because its context has no deadline: "+
@@ -227,8 +232,8 @@ func (inside) ReserveUpTo(ctx context.Context, l *Limiter, w hook.Waiting, res *
 	return (*Reservation)(a), err
 }
 
-// waitUpTo decides for a request that waits if it is to be admitted within w.UpTo, and fills res.
-// It waits behind those that wait already.
+// waitUpTo decides a request that may wait up to w.UpTo for its admission, and sets res. It waits
+// behind the callers that wait already.
 func (l *Limiter) waitUpTo(ctx context.Context, w hook.Waiting, op algorithm.Op, res *Result) (*admission, error) {
 	req := l.newWaiting(w.Key, w.N, op)
 	defer req.recycle()
@@ -250,7 +255,7 @@ func (l *Limiter) waitUpTo(ctx context.Context, w hook.Waiting, op algorithm.Op,
 	if err := req.check(ctx); err != nil {
 		return nil, err
 	}
-	// Its decisions are not given up: what they charge is taken back if the client has left.
+	// The decisions do not end with the context. If the client has left, their charges are taken back.
 	r, err := l.acquireInTurn(ctx, context.WithoutCancel(ctx), req, p)
 	refused := (*refusal)(nil)
 	if *res = (Result{}); err == nil {
@@ -265,8 +270,8 @@ func (l *Limiter) waitUpTo(ctx context.Context, w hook.Waiting, op algorithm.Op,
 	return r, err
 }
 
-// decideOnce decides req without waiting, and sets res. There is an admission only if what
-// is admitted must be ended.
+// decideOnce decides req without waiting, and sets res. It returns an admission only if there is
+// something to end.
 func (l *Limiter) decideOnce(ctx context.Context, req *request, res *Result) (*admission, error) {
 	if req.call.Op == algorithm.OpCharge && !l.set.Slots {
 		return nil, l.allow(ctx, req, res)
@@ -304,7 +309,7 @@ func (l *Limiter) turnAway(ctx context.Context, req *request, refused *refusal, 
 	return r, nil
 }
 
-// sleep waits for d. It returns an error at once if the deadline comes before.
+// sleep waits for d. If the deadline of ctx comes earlier, it returns an error at once.
 func sleep(ctx context.Context, d time.Duration) error {
 	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < d {
 		return &refusal{Wait: d}
