@@ -2,21 +2,21 @@ package algorithm
 
 import "fmt"
 
-// MaxBan bounds a ban, in microseconds: however far a debt reaches, it ends within a year. So what
-// is written is never foreign, though the clock may step back by weeks.
+// MaxBan bounds the duration of a ban, in microseconds. A ban ends within a year, however large a debt
+// is. So a ban that a script has written is never foreign, even if the clock steps back by weeks.
 const MaxBan = 365 * 24 * 3600 * 1_000_000
 
-// Bans say for how long the denials of a limiter ban a key, in microseconds: the first one, the
-// next, and so on; the last repeats. Without any only Block does. A limiter without bans has nil.
+// Bans has the durations of a key's successive bans, in microseconds; the last one is used again and
+// again. If Bans is empty, only Block bans. A limiter without bans has nil.
 type Bans []int64
 
-// A Ban is one that a decision has found, or begun. The zero Ban is none.
+// A Ban is a ban that a decision has found or begun. The zero Ban means that the key is not banned.
 type Ban struct {
 	At, Until int64
-	Began     bool // with this decision
+	Began     bool // whether this decision has begun the ban
 }
 
-// Observation returns b as an Observation, and Ban returns it again.
+// Observation returns b in the form of an Observation, from which the method Ban returns b again.
 func (b Ban) Observation() Observation {
 	o := Observation{At: b.At, A: b.Until}
 	if b.Began {
@@ -25,14 +25,13 @@ func (b Ban) Observation() Observation {
 	return o
 }
 
-// Ban returns the Ban of which o is the Observation.
+// Ban returns the Ban whose method Observation returned o.
 func (o Observation) Ban() Ban { return Ban{At: o.At, Until: o.A, Began: o.B > 0} }
 
-// In memory the state of a key's ban is a State: A is until when it lasts, B how many there were
-// before all were forgotten, and C how long it lasts. In Redis it is lua/bans.lua that does what
-// this file does.
+// In memory, the ban of a key is a State: A is its end, B how many bans there were since the last time
+// all were forgotten, and C its duration. In Redis, lua/bans.lua does what this file does.
 
-// Ban returns the ban of s that lasts at now.
+// Ban returns the ban of s at now.
 func (s *State) Ban(now int64) Ban {
 	if now >= s.A {
 		return Ban{}
@@ -40,7 +39,8 @@ func (s *State) Ban(now int64) Ban {
 	return Ban{At: now, Until: s.A}
 }
 
-// Begin bans s because of a denial at now of what would be admitted from an instant on.
+// Begin bans s because of a denial at now. The ban lasts at least until the given instant, from which on
+// the denied request would be admitted.
 func (b Bans) Begin(s *State, now, admitted int64) Ban {
 	if s.forgotten(now) {
 		s.B = 0
@@ -51,8 +51,8 @@ func (b Bans) Begin(s *State, now, admitted int64) Ban {
 	return Ban{At: now, Until: s.A, Began: true}
 }
 
-// Block bans s by hand, for so long. The level stays. With atLeast neither the ban nor its level
-// ends sooner for it.
+// Block bans s by hand for a duration. The level stays. If atLeast is set, neither a longer ban nor its
+// level ends sooner because of Block.
 func (s *State) Block(now, lasts int64, atLeast bool) {
 	if s.forgotten(now) {
 		s.B, s.C = 0, 0
@@ -65,18 +65,18 @@ func (s *State) Block(now, lasts int64, atLeast bool) {
 	}
 }
 
-// forgotten reports whether nothing was denied for as long as the last ban lasted, after its end.
+// forgotten reports whether nothing was denied after the last ban for as long as the ban lasted.
 func (s *State) forgotten(now int64) bool { return now >= s.A+s.C }
 
-// BanMember is the limit of which such a State is in memory. It never decides.
+// BanMember is the limit to which the State of a ban belongs in memory. It never decides.
 var BanMember = Member{Kind: &Kind{}, Evaluator: banned{}}
 
 type banned struct{ Evaluator }
 
-// ResetAt returns when all is forgotten.
+// ResetAt returns the instant at which the ban and its level are forgotten.
 func (banned) ResetAt(s *State) int64 { return s.A + s.C }
 
-// Usage has what is banned be evicted last.
+// Usage makes banned keys the last ones to be evicted.
 func (banned) Usage(s *State, now int64) float64 {
 	if now < s.A {
 		return 2
@@ -84,8 +84,8 @@ func (banned) Usage(s *State, now int64) float64 {
 	return 1
 }
 
-// Bars returns from when on n units would be admitted by what is charged to s alone, if that denies
-// them now.
+// Bars returns the instant from which on n units would be admitted if only the charges in s counted. It
+// reports whether the charges alone deny them now.
 func (m Member) Bars(s *State, now, n int64) (from int64, denies bool) {
 	o, admits := m.Evaluate(s, now, n)
 	if admits {
@@ -94,7 +94,7 @@ func (m Member) Bars(s *State, now, n int64) (from int64, denies bool) {
 	return o.At + m.Outcome(o, n, false, false).RetryAfter, true
 }
 
-// DecodeBan reads the next of what a reply says of bans, and returns what follows.
+// DecodeBan decodes the next ban in the part of a reply about bans, and returns the rest.
 func DecodeBan(n []int64) (b Ban, rest []int64, err error) {
 	if rest = n[banReplyLen:]; n[0] == 0 {
 		return b, rest, nil

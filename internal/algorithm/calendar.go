@@ -4,15 +4,15 @@ import (
 	"github.com/redislimit/redislimit/internal/calendar"
 )
 
-// Calendar is a [FixedWindow] whose windows are those of a calendar, such as the months of a time
-// zone. Users know both by one name.
+// Calendar is a [FixedWindow] whose windows follow a calendar, such as the months in a time zone. Users
+// know both by one name.
 var Calendar = &Kind{
 	Name: "calendar", Tag: "calendar", Moves: true, New: newCalendarWindow, Length: windowLength,
 	lua: readLua("calendar", fixedWindowLua),
 }
 
-// A calendarWindow decides for [Calendar]. In Redis the window is that of Redis's clock, among
-// those around the clock of this process.
+// A calendarWindow decides for [Calendar]. The process sends the windows around its own time to Redis,
+// and the clock of Redis decides which of them counts.
 //
 //	Observation  A the used units, B when the window was charged first, C how long after that it ends,
 //	             which is negative where Redis's clock has stepped back since by more than a window
@@ -35,7 +35,7 @@ func (w *calendarWindow) Evaluate(s *State, now, n int64) (Observation, bool) {
 	around := w.calendar.Around(now)
 	used, opened, end := s.A, s.B, around.Next
 	switch {
-	case opened >= end: // what was held is charged after others
+	case opened >= end: // held units are charged after others
 		end = s.C
 	case opened < around.Start || used == 0:
 		used, opened = 0, now
@@ -49,7 +49,7 @@ func (w *calendarWindow) Valid(o Observation) bool {
 	return used >= 0 && used < maxInstant && opened >= 0 && opened < maxInstant && end > o.At && end <= o.At+w.period
 }
 
-// Constants has any windows: they move.
+// Constants returns arbitrary windows, because the windows of a calendar depend on the time.
 func (w *calendarWindow) Constants() []any { return w.constants(&calendar.Windows{}) }
 
 func (w *calendarWindow) constants(c *calendar.Windows) []any {

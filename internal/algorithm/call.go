@@ -6,28 +6,28 @@ import (
 	"math/rand/v2"
 )
 
-// A HoldCall is what a call asks for, whatever its limits are.
+// A HoldCall is a call to a store: an operation with its arguments, for any limits.
 type HoldCall struct {
 	Op   Op
-	Bans bool  // a denial of n units bans, if what is charged denies them: for limiters with Bans
-	N, M int64 // N units. M is the actual cost of OpSettle, and of what holds the id of its holds; 0: any id
-	// Handles are those of what OpSettle, OpRefund, OpRenew and OpRelease are about, one for each
-	// limit. For what decides they are where the reply's are written, if they are not nil; of
-	// OpReserve A is for how long units are held, if it is not 0.
+	Bans bool  // a denial because of charged units bans the key; only for limiters with Bans
+	N, M int64 // N is a number of units. M is the actual cost for OpSettle, and for a call that holds units the id of its holds; 0 means any id
+	// Handles has one handle for each limit. OpSettle, OpRefund, OpRenew and OpRelease are about the
+	// charges and holds of these handles. For a decision, the handles of the reply are written into
+	// Handles, unless it is nil. For OpReserve, A is the duration of the hold, unless it is 0.
 	Handles []Handle
 }
 
-// NewHoldID returns an id for holds that begin.
-func NewHoldID() int64 { return 1 + rand.Int64N(1<<48) } // it is no secret, and only tells holds apart
+// NewHoldID returns a new id for holds. The id is no secret; it only tells holds apart.
+func NewHoldID() int64 { return 1 + rand.Int64N(1<<48) }
 
-// Append appends the arguments of a call that is no plain decision. holds say for how long the
-// units of each limit are held: they are the same for all calls, and take memory once.
+// Append appends the arguments of a call that is not a plain decision. holds has the duration of
+// holds of each limit; it is the same for all calls, so it takes memory only once.
 func (c HoldCall) Append(args, holds []any) []any {
 	m := c.M
 	if m == 0 && (c.Op == OpReserve || c.Op == OpCharge) {
 		m = NewHoldID()
 	}
-	args = append(args, string(c.Op), min(c.N, maxInstant), m) // more units fit nowhere, and Lua would round them
+	args = append(args, string(c.Op), min(c.N, maxInstant), m) // no limit has room for more units, and Lua would round the number
 	for i, hold := range holds {
 		var h Handle
 		if c.Handles != nil {
@@ -45,24 +45,25 @@ func (c HoldCall) Append(args, holds []any) []any {
 	return args
 }
 
-// How many integers a script replies: for each limit to a plain decision on a key without holds,
-// for each limit to any other call, where one is a queue too, and for each limiter with bans.
+// The number of integers in a reply. replyLen is for each limit, in the reply to a plain decision on a
+// key without holds. otherReplyLen is for each limit in the reply to any other call, and to any call
+// with a queue. banReplyLen is for each limiter with bans.
 const (
 	replyLen      = 5
 	otherReplyLen = 8
 	banReplyLen   = 3
 )
 
-// What a script replies first, instead of 1 or 0.
+// The first integer of a reply, if it is not 1 (admitted) or 0 (denied).
 const (
-	undone = 2 // nothing was done: it failed, or the calls before it took long
-	partly = 4 // it failed, and something has changed
+	undone = 2 // nothing was done, because the call failed or the calls before it took too long
+	partly = 4 // the call failed after it had changed something
 	// 5: nothing was done, because the key is banned; see DecodeBan
-	otherReply = 6 // 0, but with otherReplyLen integers for each limit; and 7 is 1
+	otherReply = 6 // means 0, with otherReplyLen integers for each limit; 7 means 1 likewise
 )
 
-// SplitReply returns the reply to the next of several calls about so many limits, what it says of
-// so many bans, and what follows.
+// SplitReply splits the reply to several calls. It returns the part about the next call, which has
+// the given numbers of limits and of bans, the part about its bans, and the rest.
 func SplitReply(reply []int64, limits, bans int) (next, banned, rest []int64, err error) {
 	size := replyLen * limits
 	if len(reply) > 0 && reply[0] >= otherReply {
@@ -75,20 +76,21 @@ func SplitReply(reply []int64, limits, bans int) (next, banned, rest []int64, er
 	return reply[:size], reply[size:end], reply[end:], nil
 }
 
-// Undone reports whether reply, to one of several calls, says that nothing was done.
+// Undone reports whether reply, the reply to one of several calls, says that nothing was done.
 func Undone(reply []int64) bool { return len(reply) > 0 && reply[0] == undone }
 
-// ErrPartly is the error of a call that failed after it had changed something: it must not be
-// repeated.
+// ErrPartly is the error of a call that failed after it had changed something. Such a call must not
+// be repeated.
 var ErrPartly = errors.New("redis has changed some of the limits, and failed then")
 
-// ErrReply is the error of a reply that the scripts never give: it is one call's, and says nothing
-// about the server.
+// ErrReply is the error of a reply that the scripts never give. It concerns one call, and says
+// nothing about the server.
 var ErrReply = errors.New("unexpected reply from redis")
 
-// DecodeReply reads the reply to one call, as SplitReply returns it. It refuses what the script
-// never replies: a faulty proxy might, or another version of this library. It writes the answers of
-// what decides; and the handles of what charges or holds to those of the call, if they are not nil.
+// DecodeReply decodes the reply to one call, as SplitReply returns it. It returns an error for a
+// reply that the script never gives, because a faulty proxy or another version of this library
+// might give one. For a decision, it writes the answers to answers. For a charge or a hold, it
+// writes the handles to call.Handles, unless that is nil.
 func DecodeReply(reply []int64, call HoldCall, limits []Member, answers []Answer) error {
 	each := len(reply) / len(limits)
 	switch {
@@ -128,7 +130,8 @@ func DecodeReply(reply []int64, call HoldCall, limits []Member, answers []Answer
 	return nil
 }
 
-// setHandle sets h to the handle of what call has charged or held after o, as replied says.
+// setHandle sets h to the handle of the charge or hold that call has made after o. replied is the
+// handle in the reply.
 func (m Member) setHandle(h *Handle, call HoldCall, o Observation, replied Handle) {
 	q, queues := m.Evaluator.(*queue)
 	switch {

@@ -5,41 +5,41 @@ import (
 	"slices"
 )
 
-// A hold is units that are admitted but not charged yet. They are charged when the hold is settled,
-// or else when it expires. What may be given back is held instead of charged: what others charge
-// meanwhile could not be told apart from a charge.
+// A hold is a number of units that are admitted but not charged yet. They are charged when the hold is
+// settled, or else when it expires. Units that may be given back are held instead of charged, because a
+// charge could not be distinguished from later charges of other callers.
 //
-// A decision on n units admits if the algorithm would admit n and all held units. So for any
-// decision a unit spent before is either still held, or charged at an instant not before it was
-// spent. That is why holds are as exact as charges.
+// A decision on n units admits if the algorithm would admit n and all held units together. So at any
+// decision, every unit that was spent before is either still held, or was charged at an instant that is
+// not before it was spent. That is why holds are as exact as charges.
 //
-// Expiries are rounded up to a sixth of the duration, so that a key has few.
+// Expiries are rounded up to multiples of a sixth of the duration, so that a key has few of them.
 //
 // The units of a Kind with Slots are always held and never charged: an expired slot is free. In
 // Redis each call then has a hold of its own; see lua/in_flight.lua.
 
-// holds are those of one limit of one key. In Redis they are a record beside what the algorithm
-// stores; lua/holds.lua does there what this file does in memory.
+// holds are all holds of one limit of one key. In Redis they are a record beside the value of the
+// algorithm, and lua/holds.lua does what this file does in memory.
 type holds struct {
-	id   int64  // of these holds: after a loss of the state other holds have another
-	list []hold // by expiry; those that were not charged
-	rate int64  // of a bucket: the fastest rate at which they were reserved; see State.C of bucket
+	id   int64  // identifies these holds; after a loss of the state, new holds have another id
+	list []hold // the holds that were not charged yet, sorted by expiry
+	rate int64  // for a bucket, the fastest rate at which units were reserved; see State.C of bucket
 }
 
-// A hold is all units that expire at the same instant, of any number of calls.
+// A hold has all units that expire at the same instant, from any number of calls.
 type hold struct{ expiry, n int64 }
 
 // An expiry is rounded up to a multiple of the duration divided by expirySteps.
 const expirySteps = 6
 
-// MaxHold bounds the default duration of a hold, and MinHold any.
+// MaxHold bounds the default duration of a hold, and MinHold every duration.
 const (
 	MaxHold = 60_000_000
 	MinHold = 1_000_000
 )
 
-// DefaultHold returns for how long units of a limit are held by default: for the time in which the
-// limit comes back whole, within bounds.
+// DefaultHold returns how long units of a limit are held by default: the time in which a fully used
+// limit becomes available again, within bounds.
 func DefaultHold(e Evaluator) int64 {
 	_, window := e.Capacity()
 	return max(MinHold, min(MaxHold, window))
@@ -52,11 +52,11 @@ func expiry(now, duration int64) int64 {
 	return end + (step-end%step)%step
 }
 
-// MarkExpired returns the handles for an OpSettle that is sent to Redis when so many microseconds
-// have passed by the clocks of this process since the reply came by which units are held: for a
-// duration, or if that is 0 for the Hold of each limit. The expiry of what cannot last any more is
-// negative. So a hold that was charged is not charged again, although Redis no longer knows of it
-// and its clock has stepped back.
+// MarkExpired returns the handles for an OpSettle that is sent to Redis. passed is how many
+// microseconds have passed, by the clocks of this process, since the reply that held the units. The
+// units are held for the given duration, or for the Hold of each limit if that is 0. Handles of
+// holds that must have expired get a negative expiry. So a hold that was charged when it expired is
+// not charged again, even if Redis has forgotten it and its clock has stepped back.
 func MarkExpired(members []Member, handles []Handle, passed, duration int64) []Handle {
 	var marked []Handle // a copy
 	for i, m := range members {
@@ -75,7 +75,7 @@ func MarkExpired(members []Member, handles []Handle, passed, duration int64) []H
 	return marked
 }
 
-// held returns the units of all holds in s.
+// held returns the number of units in all holds of s.
 func (s *State) held() int64 {
 	sum := int64(0)
 	if s.holds != nil {
@@ -86,7 +86,7 @@ func (s *State) held() int64 {
 	return sum
 }
 
-// Evaluate sets a to l's answer to n units at now, counting the units that are held.
+// Evaluate sets a to the answer of l to n units at now, counting held units as used.
 func (a *Answer) Evaluate(l Evaluator, s *State, now, n int64) {
 	if s.holds == nil {
 		a.Observation, a.Admits = l.Evaluate(s, now, n)
@@ -98,7 +98,8 @@ func (a *Answer) Evaluate(l Evaluator, s *State, now, n int64) {
 	a.Observation, a.Admits = l.Evaluate(s, now, min(n, maxUnits)+a.Held) // min: the sum must not overflow
 }
 
-// Charge charges n units that a admits. Of a queue a then has the largest place that is left.
+// Charge charges n units that a admits. If the limit is a queue, a then has the largest free place
+// that is left.
 func (m Member) Charge(s *State, a *Answer, n int64) {
 	m.Evaluator.Charge(s, a.Observation, n)
 	if q, ok := m.Evaluator.(*queue); ok {
@@ -106,7 +107,7 @@ func (m Member) Charge(s *State, a *Answer, n int64) {
 	}
 }
 
-// Acquire is Charge, and returns the handle of the charge.
+// Acquire is like Charge, and returns the handle of the charge.
 func (m Member) Acquire(s *State, a *Answer, n int64) Handle {
 	m.Charge(s, a, n)
 	if q, ok := m.Evaluator.(*queue); ok {
@@ -115,8 +116,8 @@ func (m Member) Acquire(s *State, a *Answer, n int64) Handle {
 	return m.ChargeHandle(a.Observation, n)
 }
 
-// Expire charges the holds that have expired, in order: each at its expiry, or at the newest
-// instant in s if that is later.
+// Expire charges the holds that have expired, in their order. Each is charged at its expiry, or at
+// the newest instant in s if that is later.
 func (m Member) Expire(s *State, now int64) { expire(m.Evaluator, s, now) }
 
 func expire(l Evaluator, s *State, now int64) {
@@ -141,7 +142,7 @@ func expire(l Evaluator, s *State, now int64) {
 // force charges n units at now, whether they fit or not.
 func force(l Evaluator, s *State, now, n int64) {
 	if n == 0 {
-		return // what is stored may be of other limits
+		return // the stored value may belong to other limits
 	}
 	o, _ := l.Evaluate(s, now, 0)
 	if n = l.MaxCharge(o, n); n > 0 {
@@ -177,8 +178,8 @@ func (s *State) find(expiry int64) (int, bool) {
 	return slices.BinarySearchFunc(s.holds.list, expiry, func(h hold, expiry int64) int { return cmp.Compare(h.expiry, expiry) })
 }
 
-// take takes n units off the hold of a handle. It reports false if there is none: it has expired,
-// or s was lost since.
+// take removes n units from the hold of a handle. It reports false if there is no such hold,
+// because it has expired or s was lost meanwhile.
 func (s *State) take(handle Handle, n int64) bool {
 	if s.holds == nil || s.holds.id != handle.A {
 		return false
@@ -193,9 +194,10 @@ func (s *State) take(handle Handle, n int64) bool {
 	return true
 }
 
-// Settle ends the hold of a handle, of n units, and charges actual units at now in its place. If
-// the hold has expired, it charges only what exceeds it: whether its charge is still stored does
-// not matter. What was lost before it expired is charged in full until then.
+// Settle ends the hold of a handle, which has n units, and charges actual units at now instead. If
+// the hold has expired, the n units were charged at that moment, so Settle charges only the excess.
+// It does not matter whether that charge is still stored. If the hold was lost, a Settle before its
+// expiry charges all actual units.
 func (m Member) Settle(s *State, now, n, actual int64, handle Handle) {
 	m.Expire(s, now)
 	if !s.take(handle, n) && handle.B <= now {
@@ -208,8 +210,8 @@ func (m Member) Settle(s *State, now, n, actual int64, handle Handle) {
 }
 
 // Renew moves n units from the hold of a handle to one that begins at now, and returns the new
-// handle. It reports false if the hold has ended. What has expired is renewed, too, unless Expire
-// was called before.
+// handle. It reports false if the hold has ended. An expired hold can be renewed, too, unless
+// Expire was called before.
 func (m Member) Renew(s *State, now, n int64, handle Handle) (Handle, bool) {
 	if !s.take(handle, n) {
 		return Handle{}, false
@@ -217,13 +219,13 @@ func (m Member) Renew(s *State, now, n int64, handle Handle) (Handle, bool) {
 	return m.Reserve(s, now, n), true
 }
 
-// Refund is Evaluator.Refund, after what has expired was charged.
+// Refund charges the expired holds and then calls Evaluator.Refund.
 func (m Member) Refund(s *State, now, n int64, charged Handle) {
 	m.Expire(s, now)
 	m.Evaluator.Refund(s, now, n, charged)
 }
 
-// Reset forgets what was charged, and keeps what is held. It reports whether anything is held.
+// Reset forgets all charges and keeps all holds. It reports whether anything is held.
 func (m Member) Reset(s *State, now int64) bool {
 	m.Expire(s, now)
 	*s = State{holds: s.holds}
@@ -233,8 +235,8 @@ func (m Member) Reset(s *State, now int64) bool {
 	return s.holds != nil
 }
 
-// ResetAt returns the instant at which the full limit is available again, if what is held in s is
-// charged when it expires.
+// ResetAt returns the instant at which the full limit is available again if all holds in s are
+// charged when they expire.
 func (m Member) ResetAt(s *State) int64 {
 	at := m.Evaluator.ResetAt(s)
 	if s.holds == nil || len(s.holds.list) == 0 {

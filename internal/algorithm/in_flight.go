@@ -7,11 +7,11 @@ var InFlight = &Kind{
 	lua: readLua("in_flight", bansLua), work: func(int64) int64 { return 1 },
 }
 
-// HeldRetry bounds the RetryAfter of what is denied only because of what is held, slots or units,
-// in microseconds: when that is given back is not known.
+// HeldRetry bounds the RetryAfter, in microseconds, of a denial that is caused only by slots or
+// held units, because nobody knows when these are given back.
 const HeldRetry = 1_000_000
 
-// An inFlight decides for [InFlight]. Its only state is what is held.
+// An inFlight decides for [InFlight]. Its only state are the holds.
 //
 //	Observation  A the held units, which only WithHeld writes
 type inFlight struct{ limit int64 }
@@ -48,16 +48,16 @@ func (f *inFlight) Capacity() (units, window int64)        { return f.limit, 0 }
 func (f *inFlight) Valid(o Observation) bool               { return o.A == 0 && o.B == 0 && o.C == 0 }
 func (f *inFlight) Cost(args []any, n int64) []any         { return append(args, min(n, f.limit+1)) }
 func (f *inFlight) ResetAt(*State) int64                   { return 0 }
-func (f *inFlight) Usage(*State, int64) float64            { return 0 } // but for what is held
+func (f *inFlight) Usage(*State, int64) float64            { return 0 } // holds do not count here
 func (f *inFlight) ChargeHandle(Observation, int64) Handle { return Handle{} }
 func (f *inFlight) Charge(*State, Observation, int64)      {}
 func (f *inFlight) Refund(*State, int64, int64, Handle)    {}
 
-// Adopt has nothing to do: what is held does not depend on the limit.
+// Adopt does nothing, because holds do not depend on the numbers of the limit.
 func (f *inFlight) Adopt(*State, Evaluator, int64) {}
 
-// DeniedFor is 0: a slot may be released at any time.
+// DeniedFor returns 0, because a slot may be released at any time.
 func (f *inFlight) DeniedFor(Observation, int64, int64) int64 { return 0 }
 
-// MaxCharge is 0: what is held is freed when it expires, and never charged.
+// MaxCharge returns 0, because slots are freed when they expire, and never charged.
 func (f *inFlight) MaxCharge(Observation, int64) int64 { return 0 }
