@@ -104,9 +104,9 @@ func TestDenyCacheSecond(t *testing.T) {
 	}
 	texts := files(t)
 	for _, place := range []struct{ file, says string }{
-		{"core/option.go", "and for one SECOND at most"},
-		{"core/option.go", "in another process is seen within a SECOND"},
-		{"core/ban.go", "within the time of the lease, or a SECOND"},
+		{"core/option.go", "and for at most one SECOND"},
+		{"core/option.go", "and within a SECOND in other processes"},
+		{"core/ban.go", "within the duration of the lease, or a SECOND"},
 		{"docs/algorithms.md", "when they ask Redis next: within a SECOND"},
 		{"docs/guide.md", "without asking Redis, for a SECOND at most"},
 		{"docs/operating.md", "a denial is repeated for a SECOND more"},
