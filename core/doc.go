@@ -31,8 +31,8 @@
 //	                                                               died or was too slow
 //	AllowN       n charged      -         -          -             n stay charged
 //	AllowAll     n charged      -         -          -             n stay charged
-//	Acquire      n charged      n stay    -          given back    n stay charged
-//	                            charged              as far as
+//	Acquire      n charged      n kept    -          given back    n stay charged
+//	                                                 as far as
 //	                                                 possible
 //	AcquireAll   n held         n         -          given back,   n are charged when
 //	                            charged              exactly       the Hold is over

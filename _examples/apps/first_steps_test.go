@@ -71,7 +71,7 @@ func TestFirstSteps(t *testing.T) {
 			testModulesOfUser(t, dir)
 		}
 	}
-	for _, module := range strings.Fields(run(t, root, "git", "ls-files", "*/go.mod")) {
+	for module := range strings.FieldsSeq(run(t, root, "git", "ls-files", "*/go.mod")) {
 		module = strings.TrimSuffix(module, "/go.mod")
 		if !strings.HasPrefix(module, ".") && !strings.HasPrefix(module, "_") && !slices.Contains(got, library+"/"+module) {
 			t.Errorf("no document says how to get %s", module)

@@ -281,7 +281,7 @@ func (s *scope) inline(l luaLine) bool {
 	inner.write(f.body)
 	results = append(results, slices.Repeat([]string{"nil"}, len(inner.targets))...)
 	for i, target := range inner.targets {
-		if target != "_" && target != results[i] && !(isLocal && results[i] == "nil") {
+		if target != "_" && target != results[i] && (!isLocal || results[i] != "nil") {
 			s.WriteString(target + " = " + results[i] + "\n")
 		}
 	}

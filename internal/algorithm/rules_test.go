@@ -68,7 +68,7 @@ func checkFunction(g *luaFunction, inner map[string]luaLine) {
 					inner[name] = l
 				}
 			case "=":
-				if i+1 < len(l.tokens) && l.tokens[i+1].text == "=" || strings.Contains("=~<>", l.tokens[i-1].text) {
+				if i+1 < len(l.tokens) && l.tokens[i+1].text == "=" || strings.ContainsAny(l.tokens[i-1].text, "=~<>") {
 					break // a comparison
 				}
 				if braces > 0 {

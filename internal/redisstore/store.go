@@ -85,7 +85,8 @@ type Store struct {
 func NewStore(client Client, c Config) *Store {
 	s := &Store{
 		Config: c, servers: serversOf(client, c.Timeout), head: c.Prefix + ":" + c.Limiter + ":{", number: storeNumber.Add(1),
-		limits: c.Limits.limits, form: algorithm.Form{Groups: []algorithm.Group{{Limits: len(c.Limits.limits), Bans: c.Limits.bans}}}, timed: c.Limits.timed,
+		limits: c.Limits.limits, timed: c.Limits.timed,
+		form: algorithm.Form{Groups: []algorithm.Group{{Limits: len(c.Limits.limits), Bans: c.Limits.bans}}},
 	}
 	if s.Clock == nil {
 		s.Clock = time.Now

@@ -54,7 +54,7 @@ func concurrent(t *testing.T, s Store, limit maker) {
 	}
 }
 
-// ends ends charges and holds in each way, and once more: only the first end counts. Another Limiter, which
+// ends finishes charges and holds in each way, and once more: only the first end counts. Another Limiter, which
 // gives nothing back itself, shows how much is used meanwhile. If everything was given back, nothing is
 // stored.
 func ends(t *testing.T, s Store, limit maker) {

@@ -109,10 +109,11 @@ var scripts sync.Map
 // script returns the script of members, with a clock that is the last argument instead of the server's.
 func (w *world) script(members []algorithm.Member) *redis.Script {
 	w.t.Helper()
-	names := ""
+	var all []string
 	for _, m := range members {
-		names += m.Name + " "
+		all = append(all, m.Name)
 	}
+	names := strings.Join(all, " ")
 	if s, ok := scripts.Load(names); ok {
 		return s.(*redis.Script)
 	}

@@ -20,12 +20,12 @@ type Any struct {
 }
 
 // Acquire is core.Limiter.Acquire.
-func Acquire(l *core.Limiter, ctx context.Context, key string, n int64) (*Any, error) {
+func Acquire(l *core.Limiter, ctx context.Context, key string, n int64) (*Any, error) { //nolint:revive // as the method expression
 	return OfPermit(n)(l.Acquire(ctx, key, n))
 }
 
 // Reserve is core.Limiter.Reserve.
-func Reserve(l *core.Limiter, ctx context.Context, key string, n int64) (*Any, error) {
+func Reserve(l *core.Limiter, ctx context.Context, key string, n int64) (*Any, error) { //nolint:revive // as the method expression
 	return OfReservation(n)(l.Reserve(ctx, key, n))
 }
 
