@@ -1,5 +1,5 @@
-// Package algorithm is the rate-limiting algorithms: their arithmetic, their decisions in memory
-// and their decisions in Redis. It knows no Redis client and no Limiter.
+// Package algorithm has the rate-limiting algorithms: their arithmetic, their decisions in memory
+// and their decisions in Redis. It does not know a Redis client or a Limiter.
 //
 //	algorithm.go   Kind, Numbers, Evaluator, Observation, Outcome: what all algorithms have in common
 //	registry.go    the list of all algorithms; one that is not in it does not exist
@@ -7,7 +7,7 @@
 //	queue.go       leaky bucket: a bucket whose units have places in a queue; with lua/leaky_bucket.lua
 //	calendar.go    fixed windows of a calendar: its constants move with the time at which a script is sent
 //	all others     each algorithm has a file of its name, and one in lua/
-//	call.go        what a script is asked, and what it replies
+//	call.go        the arguments of a script, and its reply
 //	ban.go         bans; with lua/bans.lua
 //	hold.go        units that are admitted and not charged yet; with lua/holds.lua
 //	script.go      composes the script of a limiter: lua/decide.lua, with the algorithms of its limits
@@ -30,8 +30,8 @@
 // another kind embeds fixedWindow, as calendar.go does.
 //
 // lua/ramp.lua is a Lua program that luacheck accepts alone. It begins with a comment that says what
-// is stored, what the constants and the costs are, and what a, b, c, x and y are, which evaluate
-// returns. An empty line follows, and then the functions that the limit's own functions call. These are
+// is stored, what the constants and the costs are, and the meaning of the results a, b, c, x and y of
+// evaluate. An empty line follows, and then the functions that the limit's own functions call. These are
 // created once in each run of a script, which takes Redis several hundred instructions each. Then
 // comes one function, which has the name of the file:
 //
@@ -69,9 +69,9 @@
 // lua/decide.lua says what these are given and return. Buckets have three more: debt, the cost of
 // units; and pace and forced, by which holds keep the rate at which they were reserved. A queue has
 // the function task, because it holds nothing. Slots are never charged: lua/in_flight.lua has functions
-// look and act in place of those of lua/holds.lua.
+// look and act of its own, instead of the ones in lua/holds.lua.
 //
-// A call of these functions is a whole line, and the composer puts the function's body in its place.
+// A call of these functions is a whole line, which the composer replaces by the body of the function.
 // inline.go has the rules. A file that breaks them is refused when the program starts or composes a
 // script, or by TestRules, with the line and the rule. Above all, a function has one return, which is its
 // last line, and assigns to none of its parameters. A call must give all parameters an argument. As
@@ -79,49 +79,50 @@
 //
 // In these files:
 //
-//   - A Lua number holds integers up to 2^53 only, so what divides, or multiplies large
-//     numbers, is done in Go. Large numbers are written by the format
-//     that `whole` has: otherwise Lua keeps 14 digits, and Redis takes long for a number as an argument.
+//   - A Lua number holds integers only up to 2^53, so Go does all divisions, and all multiplications
+//     of large numbers. Large numbers are written in the format `whole`: otherwise Lua keeps only 14
+//     digits, and Redis needs more time for a number as an argument.
 //   - Constants of type int64 are numbers in Lua, and so is each cost.
-//   - "a, b = nil, a" is not exchanged by gopher-lua, which miniredis uses: it assigns one after the other.
-//   - evaluate checks all that it reads; see "Foreign values".
-//   - Each write sets an expiry: the time until the full limit is available again, and
-//     a grace.
-//   - A stored string begins with a letter and a version that no other algorithm has: those in registry.go. A test
-//     compares what is stored with docs/stored.md.
+//   - In gopher-lua, which miniredis uses, "a, b = nil, a" sets b to nil: it assigns one value after
+//     the other.
+//   - evaluate checks every value that it reads; see "Foreign values".
+//   - Each write sets an expiry: the time until the full limit is available again, plus a
+//     grace period.
+//   - A stored string begins with a letter and a version that no other algorithm has; registry.go
+//     lists them. A test compares the stored values with docs/stored.md.
 //
 // # Foreign values
 //
-// Somebody else may write to a key: an older version, an operator, an attacker. What is there
-// counts as nothing stored unless a script may have written it. No value makes a script fail, or
-// take longer than its own values do, but for what Redis takes to read the value.
-// internal/suite/planted holds these rules:
+// Somebody else may write to a key: an older version, an operator, an attacker. A value that no script
+// can have written counts as no value. No value makes a script fail, or take longer than with values of
+// its own, except for the time that Redis needs to read the value. internal/suite/planted tests these
+// rules:
 //
-//   - Foreign is a key of another type, another form, and what is too long: more than 100
-//     bytes, and beside them 70 and 32 for each of 64 holds of a record, and 14 for each of
-//     256 numbers of a queue's free places. The length is looked at before a pattern is
-//     matched, because many patterns take quadratic time.
-//   - Foreign is an instant more than 400 days, the longest period, ahead of the clock. So
-//     what was stored before the clock stepped back stays, also across a failover, but not
-//     what was stored under a clock that was wrong by years. Only the debt of a bucket may
-//     end later, until 2^53: Settle may charge any cost. So may the epoch of a queue.
-//   - Foreign are units beyond what any limit holds: 2^30 in a window or a record.
-//   - What is written over a value that was accepted is accepted, too, whatever comes next:
-//     else the next decision would start afresh, and more than the limit be admitted. So
-//     digits are not padded, counters have room up to their bound, and a full record
-//     takes further units into a hold that it has.
-//   - Of a record the head decides, its sum and its first expiry: a plain decision reads no more. Where the holds that
-//     follow contradict it, all units expire at its first expiry.
-//   - Of a sorted set the ends decide: of a log the newest entry, and of slots the sum and
-//     the first member. What else is there counts as its score says:
-//     as units of a log until it leaves the window, as a slot until it expires, and it is removed
-//     then. A slot more than 400 days ahead is removed when a slot is taken.
-//   - A charge, a hold and a denial replace a foreign value, and a TTL is set. Reset deletes
-//     it. Peek, and the end or renewal of what is not there, leave it, unless units are held
-//     beside it. A foreign ban is deleted by whoever finds it.
-//   - One exception: a version that is not known, which check_version in lua/holds.lua finds, is an error, and stays.
+//   - A value is foreign if it has another type or another form, or is too long. A value has at most
+//     100 bytes. A record of holds has 70 more, and 32 for each of its 64 holds; a queue has 14 more
+//     for each of the 256 numbers of its free places. A script checks the length before it matches a
+//     pattern, because many patterns take quadratic time.
+//   - An instant is foreign if it is more than 400 days, the longest period, ahead of the clock. So a
+//     value that was stored before the clock stepped back stays, even across a failover, but a value
+//     that was stored under a clock that was wrong by years does not. Only the debt of a bucket and
+//     the epoch of a queue may end later, until 2^53, because Settle may charge any cost.
+//   - Numbers of units are foreign if no limit can have them: more than 2^30 in a window or a record.
+//   - A value that replaces an accepted value must be accepted, too. Otherwise the next decision would
+//     start afresh, and admit more than the limit. So digits are not padded, counters stay below
+//     their bound, and a full record adds further units to a hold that it has.
+//   - The head of a record decides, which is its sum and its first expiry, because a plain decision
+//     reads no more. If the holds that follow contradict the head, all units expire at its first expiry.
+//   - The ends of a sorted set decide: the newest entry of a log, and the sum and the first member of
+//     slots. Every other member counts by its score, as units of a log until it leaves the window, or
+//     as a slot until it expires, and is removed then. A slot that expires more than 400 days ahead is
+//     removed when a slot is taken.
+//   - A charge, a hold and a denial replace a foreign value, and set a TTL. Reset deletes it. Peek, and
+//     ending or renewing a hold that is not there, leave it, unless units are held beside it. Every
+//     call that finds a foreign ban deletes it.
+//   - There is one exception: an unknown version, which check_version in lua/holds.lua finds, is an
+//     error, and the value stays.
 //
-// What is in the form of the scripts is believed: a debt of a hundred years, the id of holds, the
-// sum of slots that are taken several at a time. It may deny for as long as it says. With a sum
-// below the truth more slots than the limit can be taken, until those end.
+// A value in the form of the scripts is believed, such as a debt of a hundred years, the id of holds, or
+// the sum of slots that were taken several at a time. It may deny for as long as it says. With a sum that
+// is too small, more slots than the limit can be taken until those end.
 package algorithm
