@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/redislimit/redislimit/internal/testkit/gate"
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
 
@@ -97,5 +98,37 @@ func TestAllowUpToWithoutRedis(t *testing.T) {
 	}
 	if _, _, err := MustNewMemory("upto", InFlight(3)).AllowUpTo(t.Context(), "k", 1); err == nil || !strings.Contains(err.Error(), "use AllowN or Acquire") {
 		t.Error(err)
+	}
+}
+
+// TestAllowUpToGivesUp takes a unit in another process before each decision, so that what remained at one
+// decision is too much at the next one. AllowUpTo gives up after maxParts attempts, and grants nothing.
+func TestAllowUpToGivesUp(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	limit := Options(FixedWindow(PerDay(100)), FailClosed(), Timeout(time.Minute))
+	other := MustNew(server.Client(t), "upto", limit)
+	client, counts, calls := server.Client(t), false, 0
+	client.AddHook(gate.Around(func(_ []redis.Cmder, next func() error) error {
+		if counts {
+			calls++
+			if _, err := other.Allow(t.Context(), "k"); err != nil {
+				t.Error(err)
+			}
+		}
+		return next()
+	}))
+	lim := MustNew(client, "upto", limit)
+	defer func() { _, _ = lim.Close(), other.Close() }()
+	if res, err := lim.AllowN(t.Context(), "k", 50); err != nil || !res.Allowed {
+		t.Fatalf("%+v, %v", res, err)
+	}
+	counts = true
+	granted, res, err := lim.AllowUpTo(t.Context(), "k", 100)
+	if counts = false; err != nil || granted != 0 || res.Allowed {
+		t.Errorf("%d granted: %+v, %v", granted, res, err)
+	}
+	if want := 1 + maxParts + 1; calls != want { // the first decision, the attempts, and the wait for the rest
+		t.Errorf("%d calls to Redis, want %d", calls, want)
 	}
 }
