@@ -123,8 +123,9 @@ func main() {
 `
 }
 
-// testModulesOfUser compares what a service with net/http compiles and what its go.sum names with
-// what the library needs: it brings no framework along.
+// testModulesOfUser compares the modules of a service with net/http, whose code is in dir, with the
+// modules that the library needs. The service compiles these, downloads no others to be built, and its
+// go.sum names no more than the go.sum of a user of go-redis and httpsnoop alone.
 func testModulesOfUser(t *testing.T, dir string) {
 	t.Helper()
 	compiled := strings.Fields(run(t, dir, "go", "list", "-deps", "-f", "{{with .Module}}{{if not .Main}}{{.Path}}{{end}}{{end}}", "."))
@@ -140,9 +141,58 @@ func testModulesOfUser(t *testing.T, dir string) {
 	if compiled = slices.Compact(compiled); !slices.Equal(compiled, want) {
 		t.Errorf("a service with net/http compiles the modules %q, want %q", compiled, want)
 	}
+	plain := filepath.Join(scratch, "plain")
+	check.Need(t, os.Mkdir(plain, 0o750))
+	const needs = "package main\n\nimport (\n\t_ \"github.com/felixge/httpsnoop\"\n\t_ \"github.com/redis/go-redis/v9\"\n)\n\nfunc main() {}\n"
+	check.Need(t, os.WriteFile(filepath.Join(plain, "main.go"), []byte(needs), 0o600))
+	run(t, plain, "go", "mod", "init", "example.com/plain")
+	versions := run(t, dir, "go", "list", "-m", "-f", "-require={{.Path}}@{{.Version}}", "github.com/felixge/httpsnoop", "github.com/redis/go-redis/v9")
+	run(t, plain, "go", append([]string{"mod", "edit"}, strings.Fields(versions)...)...)
+	run(t, plain, "go", "mod", "tidy")
+	if got, want := sumsOf(t, dir), sumsOf(t, plain); !slices.Equal(got, want) {
+		t.Errorf("the go.sum of a service with net/http names %q, want %q as without the library", got, want)
+	}
+
+	cache := filepath.Join(scratch, "downloads")
+	before := os.Getenv("GOMODCACHE")
+	t.Setenv("GOMODCACHE", cache)
+	run(t, dir, "go", "build", "-o", os.DevNull, ".")
+	t.Setenv("GOMODCACHE", before)
+	if downloaded := downloadsIn(t, cache); !slices.Equal(downloaded, want) {
+		t.Errorf("a service with net/http downloads the modules %q, want %q", downloaded, want)
+	}
+
 	sums, err := os.ReadFile(filepath.Join(dir, "go.sum"))
 	check.Need(t, err)
 	if found := regexp.MustCompile(`(?m)^\S*(gin-gonic|labstack|gofiber|valyala|gopher-lua|opentelemetry|google\.golang\.org)\S*`).FindAll(sums, -1); found != nil {
 		t.Errorf("the go.sum of a service with net/http names %q", found)
 	}
+}
+
+// sumsOf returns the names of the modules in the go.sum of a folder, without the library.
+func sumsOf(t *testing.T, dir string) (names []string) {
+	t.Helper()
+	sums, err := os.ReadFile(filepath.Join(dir, "go.sum"))
+	check.Need(t, err)
+	for line := range strings.Lines(string(sums)) {
+		if name, _, _ := strings.Cut(line, " "); name != library {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// downloadsIn returns the modules whose code is in a module cache.
+func downloadsIn(t *testing.T, cache string) (names []string) {
+	t.Helper()
+	root := filepath.Join(cache, "cache", "download")
+	check.Need(t, filepath.WalkDir(root, func(path string, _ os.DirEntry, err error) error {
+		if name, _, ok := strings.Cut(strings.TrimPrefix(path, root+"/"), "/@v/"); ok && strings.HasSuffix(path, ".zip") {
+			names = append(names, name)
+		}
+		return err
+	}))
+	slices.Sort(names)
+	return slices.Compact(names)
 }

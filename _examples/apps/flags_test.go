@@ -1,6 +1,7 @@
 package apps
 
 import (
+	"bufio"
 	"os"
 	"os/exec"
 	"regexp"
@@ -100,4 +101,26 @@ func TestSuggestions(t *testing.T) {
 			p.stop(t)
 		})
 	}
+}
+
+// TestStopsWithOpenStream sends SIGTERM to the gRPC app while a stream is open. The app gives streams
+// five seconds, and then ends.
+func TestStopsWithOpenStream(t *testing.T) {
+	p := start(t, "grpc")
+	call := exec.CommandContext(t.Context(), "curl", "-q", "-sS", "-N", "--noproxy", "*", "--max-time", "60", "--http2-prior-knowledge",
+		"-H", "Content-Type: application/grpc", "-H", "TE: trailers", "--data-binary", "@-", "-D", "-", "-o", os.DevNull,
+		p.url+"/grpc.health.v1.Health/Watch")
+	call.Stdin = strings.NewReader("\x00\x00\x00\x00\x00")
+	header, err := call.StdoutPipe()
+	check.Need(t, err)
+	check.Need(t, call.Start())
+	t.Cleanup(func() { _ = call.Wait() })
+	lines := bufio.NewScanner(header)
+	for lines.Scan() && !strings.HasPrefix(lines.Text(), "x-ratelimit-remaining: 1") {
+		continue
+	}
+	if lines.Err() != nil || lines.Text() == "" {
+		t.Errorf("the stream is not served: %v", lines.Err())
+	}
+	p.stop(t)
 }
