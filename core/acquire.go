@@ -51,7 +51,7 @@ func (l *Limiter) Reserve(ctx context.Context, key string, n int64) (*Reservatio
 	return (*Reservation)(a), err
 }
 
-// acquire decides req, and returns the Result as an admission, which has to be ended if it was admitted.
+// acquire decides req, and returns the Result as an admission, which the caller must end if it was admitted.
 func (l *Limiter) acquire(ctx context.Context, req *request) (*admission, error) {
 	if err := req.check(ctx); err != nil {
 		return nil, err

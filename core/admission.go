@@ -92,9 +92,9 @@ func checkActual(actual int64) error {
 const roomFor = 16
 
 // settleLater is settle for a middleware, whose client need not wait for it. The settlement is sent in
-// the background if so many more requests fit, beside what is held and what is charged instead, that a
-// late settlement changes no decision. Slots are never freed in the background, because others wait for
-// them. If the settlement is lost, what is held is charged.
+// the background if there is room for roomFor more requests, counting the held units or the actual cost,
+// whichever is larger: then a late settlement changes no decision. Slots are never freed in the
+// background, because others wait for them. If the settlement is lost, the held units are charged.
 func (a *admission) settleLater(ctx context.Context, actual int64) error {
 	if a.isMulti() {
 		return a.multi.settle(ctx, actual, (*admission).settleLater)

@@ -29,8 +29,8 @@ const (
 	EventFallbackOn
 	// EventFallbackOff is when Redis decides again, or the Limiter is closed before it does. One
 	// follows each EventFallbackOn, unless the Limiter was dropped without Close. Its Server is the
-	// server that answers now. After a failover, as by Sentinel, this is another address than that of
-	// the EventFallbackOn: do not rely on it to find the outage that is over.
+	// server that answers now. After a failover, for example by Sentinel, it differs from the Server of
+	// the EventFallbackOn, so do not use it to find the outage that is over.
 	EventFallbackOff
 	// EventBreaker is a change of the circuit breaker. Detail is its new state, "open" or "closed".
 	EventBreaker

@@ -33,7 +33,7 @@ type Limit struct {
 	zone    string        // as given to In; "" means UTC for PerWeek and PerMonth
 	slotTTL time.Duration // for InFlight: as given, or 0 for the default
 	name    string        // as given, or "" for the default
-	mistake string        // what is wrong with the first wrong option
+	mistake string        // describes the first wrong option
 }
 
 // A BucketOption adjusts a [TokenBucket], a [GCRA] or a [LeakyBucket]: [Burst] or [LimitName].

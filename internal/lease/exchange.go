@@ -69,7 +69,7 @@ func New(c Config, take TakeFunc, settle func([]*Closed) (failed []*Closed), eve
 		c.Clock = processClock()
 	}
 	hot := newHotKeys(c.Duration)
-	hot.asks, hot.share = cmp.Or(c.HotAsks, HotAsks), cmp.Or(c.Share, share)
+	hot.asks, hot.share = cmp.Or(c.HotAsks, hot.asks), cmp.Or(c.Share, hot.share)
 	return &Leases{
 		d: c.Duration, hot: hot, now: c.Clock, onlyCallers: c.OnlyCallers,
 		take: take, settle: settle, events: events, open: make(map[*Lease]struct{}),

@@ -53,7 +53,7 @@ type Verdict struct {
 
 	draw        float64            // the random number of the answer; see headers.retryIn
 	limiter     *core.Limiter      // the limiter that decides
-	admitted    admission          // what Finish ends; nil if nothing has to be ended or taken back
+	admitted    admission          // Finish ends it; nil if there is nothing to end or to take back
 	cost        int64              // the cost that the limiter decided about
 	slots       bool               // the request takes slots
 	slot        slot               // the slot that the request holds
