@@ -226,17 +226,17 @@ func (f *family) holdEvents() hold.Events {
 		if len(f.events.observers) == 0 {
 			return
 		}
-		for i, m := range h.Set.Members {
+		for i, m := range h.Set.Limits {
 			if m.Slots {
-				f.events.tell(Event{Kind: EventSlots, Result: Result{LimiterName: f.name, LimitName: h.Set.Names[i]}, Cost: n})
+				f.events.notify(Event{Kind: EventSlots, Result: Result{LimiterName: f.name, LimitName: h.Set.Names[i]}, Cost: n})
 			}
 		}
 	}
 	return hold.Events{
 		Slots:    slots,
 		Freed:    func(h *hold.Hold) { f.lines.Free(h.Key) },
-		Lost:     func(h *hold.Hold) { f.events.tell(Event{Kind: EventSlotLost, Cost: h.N, Err: ErrSlotLost}) },
-		Canceled: func(h *hold.Hold) { f.events.tell(Event{Kind: EventCancel, Cost: h.N}) },
+		Lost:     func(h *hold.Hold) { f.events.notify(Event{Kind: EventSlotLost, Cost: h.N, Err: ErrSlotLost}) },
+		Canceled: func(h *hold.Hold) { f.events.notify(Event{Kind: EventCancel, Cost: h.N}) },
 	}
 }
 

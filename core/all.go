@@ -121,12 +121,12 @@ func newMultiCall(ctx context.Context, n int64, keys []Keyed) (*multiCall, error
 			return nil, &hook.WrongLimitError{Err: fmt.Errorf("redislimit: limiter %q: a LeakyBucket cannot decide together with others: "+
 				"a place in its queue cannot be given back exactly", k.limiter.family.name)}
 		}
-		if err := checkCall(ctx, k.key, min(n, k.own)); err != nil { // one of them is negative
+		if err := checkCall(ctx, k.key, min(n, k.extra)); err != nil { // one of them is negative
 			return nil, err
 		}
 		if i := slices.IndexFunc(t.members, k.isOf); i >= 0 {
 			t.members[i].times += k.times
-			t.members[i].own = add(t.members[i].own, k.own)
+			t.members[i].extra = add(t.members[i].extra, k.extra)
 			continue
 		}
 		t.members = append(t.members, member{Keyed: k, position: position})
@@ -293,7 +293,7 @@ func (t *multiCall) joint(ctx context.Context) (*joint, error) {
 			return nil, redisstore.ErrApart
 		}
 		req := m.newRequest(t.n, algorithm.OpCharge)
-		j.parts[i] = redisstore.Part{Store: l.set.Store, Call: redisstore.NewCall(l.set.Server, m.key, req.call.Request(l.set, nil))}
+		j.parts[i] = redisstore.Part{Store: l.set.Store, Call: redisstore.NewCall(l.set.Redis, m.key, req.call.Request(l.set, nil))}
 		req.recycle()
 		m.stamp = l.family.denials.Stamp(m.key)
 	}
@@ -345,7 +345,7 @@ func (j *joint) answer(ctx context.Context, i int, admitted bool) (res Result) {
 		req.call.Op = algorithm.OpEvaluate // another key is denied, so this one is not charged
 	}
 	res.fill(&req.call, &req.reply)
-	m.limiter.tellBan(ctx, req, &res)
+	m.limiter.notifyBan(ctx, req, &res)
 	return res
 }
 

@@ -89,7 +89,7 @@ func (l *Limiter) decide(ctx context.Context, req *request, res *Result) error {
 		return err
 	}
 	if err == nil {
-		l.tellBan(ctx, req, res)
+		l.notifyBan(ctx, req, res)
 	}
 	if req.call.Waits && err == nil && !res.Allowed {
 		return nil // the caller tries again
@@ -110,7 +110,7 @@ func (l *Limiter) decide(ctx context.Context, req *request, res *Result) error {
 func (f *family) answer(ctx context.Context, req *request) error {
 	c, r := &req.call, &req.reply
 	switch {
-	case c.Set.Uncounted && !f.mustAsk:
+	case c.Set.Uncounted && !f.decidesUncounted:
 		f.decideUncounted(c, r)
 		return nil
 	case !f.overRedis: // in memory, or a test's stub
@@ -146,8 +146,8 @@ func (f *family) decideUncounted(c *decision.Call, r *decision.Reply) {
 	r.Conclude()
 }
 
-// tellBan notifies the observers if this denial began a ban of the key.
-func (l *Limiter) tellBan(ctx context.Context, req *request, res *Result) {
+// notifyBan notifies the observers if this denial began a ban of the key.
+func (l *Limiter) notifyBan(ctx context.Context, req *request, res *Result) {
 	if req.reply.Ban.Began {
 		l.family.events.emitContained(ctx, req.call.Key, Event{Kind: EventBan, Result: *res, Took: res.RetryAfter})
 	}

@@ -160,8 +160,8 @@ func (m *emitter) contain(ctx context.Context, o observerOption, key string, e E
 	o.observe(ctx, key, e)
 }
 
-// tell emits an event that has neither a key nor a caller.
-func (m *emitter) tell(e Event) { m.emitContained(context.Background(), "", e) }
+// notify emits an event that has neither a key nor a caller.
+func (m *emitter) notify(e Event) { m.emitContained(context.Background(), "", e) }
 
 func (m *emitter) log() *slog.Logger { return cmp.Or(m.logger, slog.Default()) }
 
@@ -186,17 +186,17 @@ func (m *emitter) errorMinutely(ctx context.Context, message string, err error) 
 }
 
 // minutely limits an action to once per minute.
-type minutely struct{ last, asked atomic.Int64 }
+type minutely struct{ last, count atomic.Int64 }
 
 // due returns 0 if the action may not happen now. Otherwise it returns how many times due was
 // called since the action last happened.
 func (m *minutely) due() int64 {
-	m.asked.Add(1)
+	m.count.Add(1)
 	now, last := time.Now().Unix(), m.last.Load()
 	if now >= last && now-last < 60 || !m.last.CompareAndSwap(last, now) {
 		return 0
 	}
-	return m.asked.Swap(0)
+	return m.count.Swap(0)
 }
 
 // An overload counts calls that this process could not send to Redis in time. They are reported
@@ -209,11 +209,11 @@ type overload struct {
 // count counts a call.
 func (o *overload) count(m *emitter, policy string) {
 	if o.calls.Add(1) == 1 {
-		time.AfterFunc(time.Second, func() { o.tell(m, policy) })
+		time.AfterFunc(time.Second, func() { o.notify(m, policy) })
 	}
 }
 
-func (o *overload) tell(m *emitter, policy string) {
+func (o *overload) notify(m *emitter, policy string) {
 	ctx, calls := context.Background(), o.calls.Swap(0)
 	m.emitContained(ctx, "", Event{Kind: EventOverload, Cost: calls, Err: redisstore.ErrQueue})
 	if o.logged.due() > 0 {

@@ -90,7 +90,7 @@ func TestObserverPanics(t *testing.T) {
 		return errors.Join(err, r.Release(context.Background()))
 	}
 	allow := func(lim *Limiter) (err error) {
-		for range lease.HotAsks + 2 {
+		for range lease.HotDecisions + 2 {
 			_, e := lim.Allow(context.Background(), "k")
 			err = errors.Join(err, e)
 		}

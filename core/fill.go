@@ -57,8 +57,8 @@ func (res *Result) fillOne(r *decision.Reply, i int, charged bool) {
 		res.RetryAfter = micros(out.RetryAfter)
 	}
 	res.ResetAfter, res.Delay, res.Window = micros(out.ResetAfter), micros(out.Delay), set.Windows[i]
-	if length := set.Members[i].Length; length != nil {
-		res.Window = micros(length(set.Members[i].Evaluator, a.Observation))
+	if length := set.Limits[i].Length; length != nil {
+		res.Window = micros(length(set.Limits[i].Evaluator, a.Observation))
 	}
 	res.At = time.UnixMicro(a.At)
 	res.LimiterName, res.LimitName, res.Source = set.Limiter, set.Names[i], Source(r.Source)
@@ -83,7 +83,7 @@ func (res *Result) fillUncounted(r *decision.Reply) {
 // fillBanned sets res for a key that is banned. The Result reveals only when the ban ends. Its name
 // is that of the limit whose denial began the ban, or else of the first limit.
 func (res *Result) fillBanned(r *decision.Reply) {
-	set, all, chosen := r.Set, make([]Result, len(r.Set.Members)), -1
+	set, all, chosen := r.Set, make([]Result, len(r.Set.Limits)), -1
 	left := micros(r.Ban.Until - r.Ban.At)
 	for i := range all {
 		all[i] = Result{

@@ -46,7 +46,7 @@ func (s simulation) apply(c *config) {
 	if s.Leases != nil {
 		c.simulated.Leases = s.Leases
 	}
-	c.simulated.HotAsks = cmp.Or(s.HotAsks, c.simulated.HotAsks)
+	c.simulated.HotDecisions = cmp.Or(s.HotDecisions, c.simulated.HotDecisions)
 	c.simulated.LeaseShare = cmp.Or(s.LeaseShare, c.simulated.LeaseShare)
 }
 
@@ -55,7 +55,7 @@ func (inside) Driver(l *Limiter) hook.Driver {
 		Renew:    l.family.renewer.All,
 		CloseOld: l.family.leases.CloseOld,
 		Open:     l.family.leases.Open,
-		Latest:   func(key string) any { return l.family.leases.Look(key, l.set).Hot.Lease() },
+		Latest:   func(key string) any { return l.family.leases.Find(key, l.set).Hot.Lease() },
 	}
 }
 
@@ -66,7 +66,7 @@ func (inside) NewStub(name string, opts []Option, s hook.Stub) (*Limiter, error)
 		return nil, err
 	}
 	f := newFamily(name, c)
-	f.backend, f.mustAsk = &stubbed{s, name, f.now}, true
+	f.backend, f.decidesUncounted = &stubbed{s, name, f.now}, true
 	f.renewer.Close() // nothing expires
 	return f.limiter(c.limits), nil
 }
@@ -91,14 +91,14 @@ func (inside) NeedsEnd(l *Limiter) (slots, queue, units bool) {
 	return l.set.Slots, l.set.Queues, l.set.Units
 }
 
-// Looking returns the Limiter of a middleware that only looks, as DryRun has it, and bans nobody.
-func (inside) Looking(l *Limiter) *Limiter {
+// WithoutBans returns the Limiter of a middleware that only looks, as DryRun has it, and bans nobody.
+func (inside) WithoutBans(l *Limiter) *Limiter {
 	if len(l.family.bans) == 0 {
 		return l
 	}
-	looking := *l
-	looking.bansNobody = true
-	return &looking
+	copied := *l
+	copied.bansNobody = true
+	return &copied
 }
 
 func (inside) SettleLater(ctx context.Context, r *Reservation, actual int64) error {
@@ -131,7 +131,7 @@ func (inside) Inspect(l *Limiter) hook.Inspection {
 func (inside) Scripts(l *Limiter) (call, batch, mixed string) { return l.set.Store.Scripts() }
 
 func (inside) HeldOf(ctx context.Context, l *Limiter, key string) (map[string]int64, error) {
-	held := make(map[string]int64, len(l.set.Members))
+	held := make(map[string]int64, len(l.set.Limits))
 	if _, ok := l.family.backend.(*stubbed); ok || l.set.Uncounted {
 		return held, nil
 	}

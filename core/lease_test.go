@@ -62,7 +62,7 @@ func (c *exchanging) Process(ctx context.Context, cmd redis.Cmder) error {
 // requests than the lease will have units for. No request waits longer than the Timeout.
 func TestLeaseAwaited(t *testing.T) {
 	t.Parallel()
-	const waiters, leased = 10, lease.HotAsks - 1 // the lease has as many units as were used before; one is for the request that takes it
+	const waiters, leased = 10, lease.HotDecisions - 1 // the lease has as many units as were used before; one is for the request that takes it
 	const beside = waiters - leased
 	for name, c := range map[string]struct {
 		end    func(c *exchanging, cancel context.CancelFunc) // ends the exchange, or the requests that wait for it
@@ -71,7 +71,7 @@ func TestLeaseAwaited(t *testing.T) {
 		err    error
 	}{
 		"granted":   {func(c *exchanging, _ context.CancelFunc) { close(c.gate) }, leased, 0, nil},
-		"refused":   {func(c *exchanging, _ context.CancelFunc) { c.fails = redisError("WRONGTYPE"); close(c.gate) }, 0, lease.HotAsks, nil},
+		"refused":   {func(c *exchanging, _ context.CancelFunc) { c.fails = redisError("WRONGTYPE"); close(c.gate) }, 0, lease.HotDecisions, nil},
 		"canceled":  {func(_ *exchanging, cancel context.CancelFunc) { cancel() }, 0, 0, context.Canceled},
 		"no answer": {func(*exchanging, context.CancelFunc) {}, 0, 0, ErrUnavailable},
 	} {
@@ -82,7 +82,7 @@ func TestLeaseAwaited(t *testing.T) {
 				lim := MustNew(client, "x", TokenBucket(PerSecond(1000)), FailClosed(), Lease(hotFor))
 				ctx, cancel := context.WithCancel(context.Background())
 				defer cancel()
-				for range lease.HotAsks {
+				for range lease.HotDecisions {
 					if _, err := lim.Allow(ctx, "k"); err != nil {
 						t.Fatal(err)
 					}
@@ -102,8 +102,8 @@ func TestLeaseAwaited(t *testing.T) {
 					}()
 					synctest.Wait()
 				}
-				if n := client.exchanges.Load(); n != 1 || client.asked.Load() != lease.HotAsks+beside {
-					t.Errorf("%d exchanges; %d asked beside one, want %d", n, client.asked.Load()-lease.HotAsks, beside)
+				if n := client.exchanges.Load(); n != 1 || client.asked.Load() != lease.HotDecisions+beside {
+					t.Errorf("%d exchanges; %d asked beside one, want %d", n, client.asked.Load()-lease.HotDecisions, beside)
 				}
 				for range beside {
 					if err := <-results; err != nil {
@@ -117,7 +117,7 @@ func TestLeaseAwaited(t *testing.T) {
 					}
 				}
 				synctest.Wait() // until the request that takes the lease has returned
-				if after := client.asked.Load() - lease.HotAsks - beside; leased.Load() != c.leased || after != c.asked {
+				if after := client.asked.Load() - lease.HotDecisions - beside; leased.Load() != c.leased || after != c.asked {
 					t.Errorf("%d from the lease, %d asked afterwards, want %d and %d", leased.Load(), after, c.leased, c.asked)
 				}
 				if waited := time.Since(begun); waited > defaultTimeout {
@@ -145,7 +145,7 @@ func BenchmarkColdKey(b *testing.B) {
 				keys[i] = fmt.Sprint("user:", i)
 			}
 			opts := Options(TokenBucket(PerSecond(1000)), FailClosed(), Timeout(time.Minute))
-			limiters := [2]*Limiter{MustNew(client, "plain", opts), MustNew(client, "lease", opts, Lease(hotFor), simulation{HotAsks: math.MaxInt64})} // no key is used often enough for a lease
+			limiters := [2]*Limiter{MustNew(client, "plain", opts), MustNew(client, "lease", opts, Lease(hotFor), simulation{HotDecisions: math.MaxInt64})} // no key is used often enough for a lease
 			fastest, ctx := [2]time.Duration{math.MaxInt64, math.MaxInt64}, context.Background()
 			for b.Loop() {
 				for i, lim := range limiters {

@@ -26,7 +26,7 @@ func (s *leasing) spend(c *decision.Call, r *decision.Reply) bool {
 	if s == nil || !c.Writes() {
 		return false
 	}
-	hot := s.all.Look(c.Key, c.Set).Hot
+	hot := s.all.Find(c.Key, c.Set).Hot
 	return hot != nil && s.spendFrom(hot.Lease(), c, r, s.all.Now())
 }
 
@@ -37,7 +37,7 @@ func (s *leasing) decide(ctx context.Context, c *decision.Call, r *decision.Repl
 		return s.redis.Decide(ctx, c, r)
 	}
 	now := s.all.Now()
-	found := s.all.Look(c.Key, c.Set)
+	found := s.all.Find(c.Key, c.Set)
 	hot, seen := found.Hot, found.Hot.Lease()
 	if s.spendFrom(seen, c, r, now) {
 		return nil
@@ -101,11 +101,11 @@ func (s *leasing) spendFrom(le *lease.Lease, c *decision.Call, r *decision.Reply
 
 // take asks Redis to hold units of a key for the duration of a lease.
 func (s *leasing) take(ctx context.Context, set *limits.Set, key string, units int64, lasts time.Duration) (g lease.Grant) {
-	handles := make([]algorithm.Handle, len(set.Members))
+	handles := make([]algorithm.Handle, len(set.Limits))
 	for i := range handles {
 		handles[i].A = lasts.Microseconds()
 	}
-	call := redisstore.NewCall(set.Server, key, algorithm.HoldCall{Op: algorithm.OpReserve, N: units, Handles: handles})
+	call := redisstore.NewCall(set.Redis, key, algorithm.Operation{Op: algorithm.OpReserve, N: units, Handles: handles})
 	if err := set.Store.Decide(ctx, call); err != nil || call.Ban().Until > 0 {
 		return g
 	}
@@ -123,9 +123,9 @@ func (s *leasing) settle(all []*lease.Closed) (failed []*lease.Closed) {
 	byStore := make(map[*redisstore.Store][]redisstore.Background)
 	settled := make([]bool, len(all))
 	for i, c := range all {
-		call := algorithm.HoldCall{Op: algorithm.OpSettle, N: c.Held, M: c.Spent}
+		call := algorithm.Operation{Op: algorithm.OpSettle, N: c.Held, Actual: c.Spent}
 		byStore[c.Limits.Store] = append(byStore[c.Limits.Store], redisstore.Background{
-			Limits: c.Limits.Server, Key: c.Key, Begin: func() (algorithm.HoldCall, bool) {
+			Limits: c.Limits.Redis, Key: c.Key, Begin: func() (algorithm.Operation, bool) {
 				call.Handles = c.SettleHandles(s.all.Now())
 				return call, true
 			},
@@ -136,7 +136,7 @@ func (s *leasing) settle(all []*lease.Closed) (failed []*lease.Closed) {
 	defer cancel()
 	var stores sync.WaitGroup
 	for store, calls := range byStore {
-		stores.Go(func() { store.RunAll(ctx, calls) })
+		stores.Go(func() { store.SendAll(ctx, calls) })
 	}
 	stores.Wait()
 	for i, c := range all {
@@ -149,7 +149,7 @@ func (s *leasing) settle(all []*lease.Closed) (failed []*lease.Closed) {
 
 // leaseConfig returns the configuration of the limiter's leases.
 func (f *family) leaseConfig() lease.Config {
-	c := lease.Config{Duration: f.lease, HotAsks: f.simulated.HotAsks, Share: f.simulated.LeaseShare}
+	c := lease.Config{Duration: f.leaseDuration, HotDecisions: f.simulated.HotDecisions, Share: f.simulated.LeaseShare}
 	if clocks := f.simulated.Leases; clocks != nil {
 		c.OnlyCallers = true
 		c.Clock = func() lease.Instant {
@@ -164,11 +164,11 @@ func (f *family) leaseConfig() lease.Config {
 func newLeasing(f *family, redis *inRedis) *leasing {
 	s := &leasing{redis: redis, timeout: f.timeout}
 	take := func(ctx context.Context, set *limits.Set, key string, units int64) lease.Grant {
-		return s.take(ctx, set, key, units, f.lease)
+		return s.take(ctx, set, key, units, f.leaseDuration)
 	}
 	s.all = lease.New(f.leaseConfig(), take, s.settle, lease.Events{
-		Opened: func(units int64) { f.events.tell(Event{Kind: EventLease, Cost: units}) },
-		Closed: func(units, spent int64) { f.events.tell(Event{Kind: EventLease, Cost: -units, Spent: spent}) },
+		Opened: func(units int64) { f.events.notify(Event{Kind: EventLease, Cost: units}) },
+		Closed: func(units, spent int64) { f.events.notify(Event{Kind: EventLease, Cost: -units, Spent: spent}) },
 	})
 	return s
 }

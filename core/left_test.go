@@ -225,7 +225,7 @@ func TestLeftExchange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := &exchanging{gate: make(chan struct{})}
 		lim := MustNew(client, "x", TokenBucket(PerSecond(1000)), FailClosed(), Lease(hotFor))
-		for range lease.HotAsks {
+		for range lease.HotDecisions {
 			if _, err := lim.Allow(t.Context(), "k"); err != nil {
 				t.Fatal(err)
 			}
@@ -238,8 +238,8 @@ func TestLeftExchange(t *testing.T) {
 		synctest.Wait() // the lease is taken although its caller has left
 		close(client.gate)
 		synctest.Wait()
-		if n := client.asked.Load(); n != lease.HotAsks {
-			t.Errorf("%d requests after it left", n-lease.HotAsks)
+		if n := client.asked.Load(); n != lease.HotDecisions {
+			t.Errorf("%d requests after it left", n-lease.HotDecisions)
 		}
 		if res, err := lim.Allow(t.Context(), "k"); err != nil || res.Source != SourceLease {
 			t.Errorf("%v, %v", res, err)

@@ -44,14 +44,14 @@ type family struct {
 	name string
 	now  func() time.Time
 
-	backend   backend
-	mustAsk   bool           // the backend also decides about limits that count nothing, because it knows the bans or is a test's stub
-	overRedis bool           // made by New: the backend is Redis, and the fields below are set
-	denials   *denials.Cache // or nil
-	leases    *lease.Leases  // with Lease; otherwise nil
-	leasing   *leasing       // decides from leases; nil if leases is nil
-	fallback  *inMemory      // with FailLocal; otherwise nil
-	stores    stores
+	backend          backend
+	decidesUncounted bool           // the backend also decides about limits that count nothing, because it knows the bans or is a test's stub
+	overRedis        bool           // made by New: the backend is Redis, and the fields below are set
+	denials          *denials.Cache // or nil
+	leases           *lease.Leases  // with Lease; otherwise nil
+	leasing          *leasing       // decides from leases; nil if leases is nil
+	fallback         *inMemory      // with FailLocal; otherwise nil
+	stores           stores
 
 	events   *emitter
 	lines    line.Lines
@@ -67,7 +67,7 @@ type Keyed struct {
 	limiter *Limiter
 	key     string
 	times   int   // how many times the cost of the call is charged
-	own     int64 // a cost that is charged in addition
+	extra   int64 // a cost that is charged in addition
 }
 
 // On returns key as one of those that [AllowAll], [AcquireAll] and [ReserveAll] decide about.
@@ -78,7 +78,7 @@ func (k Keyed) Cost(n int64) Keyed { return Keyed{k.limiter, k.key, 0, n} }
 
 // cost returns the cost of k in a call whose cost is n.
 func (k Keyed) cost(n int64) int64 {
-	total := k.own
+	total := k.extra
 	for range k.times {
 		total = add(total, n)
 	}
@@ -121,13 +121,13 @@ func (l *Limiter) Close() error {
 		return nil
 	}
 	return fmt.Errorf("%w: limiter %q: %d leased units could not be given back (keys: %d): they are charged within %v",
-		ErrUnavailable, l.family.name, lost.Units, lost.Keys, l.family.lease+l.family.lease/6)
+		ErrUnavailable, l.family.name, lost.Units, lost.Keys, l.family.leaseDuration+l.family.leaseDuration/6)
 }
 
 // catchUp makes the renewals that have become due by the option Clock since the last call.
 func (l *Limiter) catchUp() {
 	if l.family.clock != nil {
-		l.family.renewer.Look()
+		l.family.renewer.RenewDue()
 	}
 }
 

@@ -36,7 +36,7 @@ func (s *inMemory) Decide(_ context.Context, c *decision.Call, r *decision.Reply
 	if h != nil {
 		h.Keeper, h.SlotsMove = s, true
 	}
-	r.Ban, _ = s.store.Hold(set.Memory, c.Key, c.Request(set, h), r.Room())
+	r.Ban, _ = s.store.DecideHold(set.Memory, c.Key, c.Request(set, h), r.Room())
 	if r.Conclude(); r.Allowed {
 		r.Hold = h
 	}
@@ -45,7 +45,7 @@ func (s *inMemory) Decide(_ context.Context, c *decision.Call, r *decision.Reply
 
 // End ends a hold.
 func (s *inMemory) End(_ context.Context, e hold.Ending) error {
-	s.store.End(e.Set.Memory, e.Key, holdCall(e))
+	s.store.End(e.Set.Memory, e.Key, endingOperation(e))
 	if e.Freed != nil {
 		e.Freed()
 	}

@@ -66,7 +66,7 @@ func New(client Client, name string, opts ...Option) (*Limiter, error) {
 	if c.policy == failLocal {
 		f.fallback = &inMemory{memory.New(c.entries, nil), decision.Fallback, f.now, c.bans != nil}
 	}
-	if c.lease > 0 {
+	if c.leaseDuration > 0 {
 		f.leasing = newLeasing(f, redis)
 		f.leases = f.leasing.all
 	}
@@ -195,7 +195,7 @@ func (l *Limiter) With(asked ...Limit) (*Limiter, error) {
 	if d := l.family.derived.get(hash, asked); d != nil {
 		return d, nil
 	}
-	if err := checkLimits(asked, l.family.lease); err != nil {
+	if err := checkLimits(asked, l.family.leaseDuration); err != nil {
 		return nil, &hook.WrongLimitError{Err: fmt.Errorf("redislimit: limiter %q: With: %w", l.family.name, err)}
 	}
 	return l.family.derived.put(hash, l.family.limiter(slices.Clone(asked))), nil
@@ -204,8 +204,8 @@ func (l *Limiter) With(asked ...Limit) (*Limiter, error) {
 func newFamily(name string, c *config) *family {
 	f := &family{
 		config: *c, name: name,
-		events:  &emitter{limiter: name, observers: c.observers, logger: c.logger},
-		mustAsk: c.bans != nil,
+		events:           &emitter{limiter: name, observers: c.observers, logger: c.logger},
+		decidesUncounted: c.bans != nil,
 	}
 	if f.now = c.clock; f.now == nil {
 		f.now = time.Now
@@ -222,18 +222,18 @@ func newFamily(name string, c *config) *family {
 
 // limiter returns the Limiter of the family that decides by limits.
 func (f *family) limiter(configured []Limit) *Limiter {
-	l := &Limiter{family: f, configured: configured, set: newSet(f.name, configured, f.hold)}
+	l := &Limiter{family: f, configured: configured, set: newSet(f.name, configured, f.holdDuration)}
 	switch f.backend.(type) {
 	case *inMemory:
-		l.set.Memory = memory.NewLimits(l.set.Members, l.set.Keys, f.bans)
+		l.set.Memory = memory.NewLimits(l.set.Limits, l.set.Keys, f.bans)
 	case *inRedis:
-		l.set.Server = redisstore.NewLimits(l.set.Members, l.set.Keys, f.bans)
+		l.set.Redis = redisstore.NewLimits(l.set.Limits, l.set.Keys, f.bans)
 		l.set.Store = f.stores.of(l.set)
 	}
 	if f.fallback != nil {
-		l.set.Fallback = newSet(f.name, f.share(configured), f.hold)
+		l.set.Fallback = newSet(f.name, f.share(configured), f.holdDuration)
 		l.set.Fallback.Names = l.set.Names
-		l.set.Fallback.Memory = memory.NewLimits(l.set.Fallback.Members, l.set.Keys, f.bans)
+		l.set.Fallback.Memory = memory.NewLimits(l.set.Fallback.Limits, l.set.Keys, f.bans)
 	}
 	return l
 }
@@ -243,20 +243,20 @@ func (f *family) limiter(configured []Limit) *Limiter {
 // form of a fixed window that is never charged, so that a store can look up the ban of a key as
 // with any other limit.
 func newSet(limiter string, asked []Limit, hold time.Duration) *limits.Set {
-	all := make([]limits.Limit, 0, len(asked))
+	all := make([]limits.Config, 0, len(asked))
 	for _, l := range asked {
 		if l.kind == unlimited {
 			continue
 		}
-		one := limits.Limit{Kind: l.decidedBy(), Numbers: l.numbers(), Name: l.Name(), Key: l.key(), Hold: hold, Zero: l.isZero()}
+		one := limits.Config{Kind: l.decidedBy(), Numbers: l.numbers(), Name: l.Name(), Key: l.key(), HoldDuration: hold, Zero: l.isZero()}
 		if l.kind.Slots {
-			one.Hold = cmp.Or(l.slotTTL, defaultSlotTTL)
+			one.HoldDuration = cmp.Or(l.slotTTL, defaultSlotTTL)
 		}
 		all = append(all, one)
 	}
 	if len(all) == 0 {
 		name := unlimited.Name // no limit has it as its key: these end with a period, or with the name of an algorithm
-		all = append(all, limits.Limit{Kind: algorithm.FixedWindow, Numbers: FixedWindow(PerMinute(1)).numbers(), Name: name, Key: name, Unlimited: true})
+		all = append(all, limits.Config{Kind: algorithm.FixedWindow, Numbers: FixedWindow(PerMinute(1)).numbers(), Name: name, Key: name, Unlimited: true})
 	}
 	return limits.New(limiter, all)
 }

@@ -19,21 +19,21 @@ type Option interface{ apply(c *config) }
 
 // config has the values that the options of a Limiter set.
 type config struct {
-	clock     func() time.Time // nil for the clock of the process
-	simulated hook.Simulation  // for tests
-	limits    []Limit
-	prefix    string
-	entries   int
-	policy    outagePolicy
-	processes int
-	timeout   time.Duration
-	hold      time.Duration  // 0 for each limit's default
-	lease     time.Duration  // 0 for none
-	bans      algorithm.Bans // nil without Ban; empty for Block alone
-	denyCache int            // how many denials are remembered
-	maxBatch  int
-	observers []observerOption
-	logger    *slog.Logger
+	clock         func() time.Time // nil for the clock of the process
+	simulated     hook.Simulation  // for tests
+	limits        []Limit
+	prefix        string
+	entries       int
+	policy        outagePolicy
+	processes     int
+	timeout       time.Duration
+	holdDuration  time.Duration  // 0 for each limit's default
+	leaseDuration time.Duration  // 0 for none
+	bans          algorithm.Bans // nil without Ban; empty for Block alone
+	denyCache     int            // how many denials are remembered
+	maxBatch      int
+	observers     []observerOption
+	logger        *slog.Logger
 
 	given   map[string]string // the text of each setting, by the name of what it sets
 	mistake error             // the first wrong option
@@ -197,7 +197,7 @@ func Processes(n int) Option {
 // Choose a longer hold if the work takes longer, or a shorter one if the units of a process that
 // died should soon be available to others. For [InFlight], use [SlotTTL].
 func Hold(d time.Duration) Option {
-	return within("Hold", d, minHold, maxHold, func(c *config) { c.hold = d })
+	return within("Hold", d, minHold, maxHold, func(c *config) { c.holdDuration = d })
 }
 
 // Lease lets this process decide on frequently used keys locally, without exceeding the limit. The
@@ -218,7 +218,7 @@ func Hold(d time.Duration) Option {
 //
 // A [LeakyBucket] and [InFlight] cannot be leased. [Limiter.Close] gives all leased units back.
 func Lease(d time.Duration) Option {
-	return within("Lease", d, 10*time.Millisecond, time.Second, func(c *config) { c.lease = d })
+	return within("Lease", d, 10*time.Millisecond, time.Second, func(c *config) { c.leaseDuration = d })
 }
 
 // Clock makes a Limiter of [NewMemory] use another clock than the clock of the process, for example
@@ -292,7 +292,7 @@ func configure(name string, opts []Option) (*config, error) {
 	}
 	options(opts).apply(c)
 	if c.mistake == nil {
-		c.mistake = checkLimits(c.limits, c.lease)
+		c.mistake = checkLimits(c.limits, c.leaseDuration)
 	}
 	for _, l := range c.limits {
 		if err := l.checkCount(); c.mistake == nil && err != nil {
@@ -313,7 +313,7 @@ func (c *config) checkEffects() {
 	if c.processes > 1 && c.policy != failLocal {
 		c.failf("%s: an option of FailLocal, not of %v", c.given["Processes"], c.policy)
 	}
-	if c.hold > 0 && !slices.ContainsFunc(c.limits, Limit.holds) {
+	if c.holdDuration > 0 && !slices.ContainsFunc(c.limits, Limit.holds) {
 		c.failf("%s: no limit holds units: slots of InFlight have a SlotTTL, and a LeakyBucket has places in a queue", c.given["Hold"])
 	}
 	if len(c.bans) > 0 && !slices.ContainsFunc(c.limits, func(l Limit) bool { return !l.kind.Slots }) {

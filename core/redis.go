@@ -33,7 +33,7 @@ type inRedis struct{ now func() time.Time }
 // Decide asks Redis.
 func (s *inRedis) Decide(ctx context.Context, c *decision.Call, r *decision.Reply) error {
 	h := c.NewHold(c.Set, s.now)
-	call := redisstore.NewCall(c.Set.Server, c.Key, c.Request(c.Set, h))
+	call := redisstore.NewCall(c.Set.Redis, c.Key, c.Request(c.Set, h))
 	if err := c.Set.Store.Decide(ctx, call); err != nil {
 		return err
 	}
@@ -52,9 +52,9 @@ func takeReply(r *decision.Reply, set *limits.Set, call *redisstore.Call) {
 // End ends a hold.
 func (s *inRedis) End(ctx context.Context, e hold.Ending) error {
 	if e.Op == algorithm.OpSettle {
-		e.Handles = algorithm.MarkExpired(e.Set.Members, e.Handles, e.Passed.Microseconds(), 0)
+		e.Handles = algorithm.MarkExpired(e.Set.Limits, e.Handles, e.Passed.Microseconds(), 0)
 	}
-	return e.Set.Store.End(ctx, redisstore.NewCall(e.Set.Server, e.Key, holdCall(e)), e.Freed)
+	return e.Set.Store.End(ctx, redisstore.NewCall(e.Set.Redis, e.Key, endingOperation(e)), e.Freed)
 }
 
 // Renew renews holds, in as few round trips as there are stores.
@@ -62,29 +62,29 @@ func (s *inRedis) Renew(all []*hold.Renewal) {
 	byStore := make(map[*redisstore.Store][]redisstore.Background, 1)
 	for _, r := range all {
 		byStore[r.Set.Store] = append(byStore[r.Set.Store], redisstore.Background{
-			Limits: r.Set.Server, Key: r.Key, End: r.End, Begin: func() (algorithm.HoldCall, bool) {
+			Limits: r.Set.Redis, Key: r.Key, End: r.End, Begin: func() (algorithm.Operation, bool) {
 				handles := r.Begin()
-				return algorithm.HoldCall{Op: algorithm.OpRenew, N: r.N, Handles: handles}, handles != nil
+				return algorithm.Operation{Op: algorithm.OpRenew, N: r.N, Handles: handles}, handles != nil
 			},
 		})
 	}
 	for store, calls := range byStore {
-		store.RunAll(context.Background(), calls)
+		store.SendAll(context.Background(), calls)
 	}
 }
 
 // Reset forgets what was charged to key.
 func (s *inRedis) Reset(ctx context.Context, set *limits.Set, key string) error {
-	return set.Store.Reset(ctx, set.Server, key)
+	return set.Store.Reset(ctx, set.Redis, key)
 }
 
 // Block bans key.
 func (s *inRedis) Block(ctx context.Context, set *limits.Set, key string, lasts int64, atLeast bool) error {
-	return set.Store.Block(ctx, set.Server, key, lasts, atLeast)
+	return set.Store.Block(ctx, set.Redis, key, lasts, atLeast)
 }
 
-func holdCall(e hold.Ending) algorithm.HoldCall {
-	return algorithm.HoldCall{Op: e.Op, N: e.N, M: e.Actual, Handles: e.Handles}
+func endingOperation(e hold.Ending) algorithm.Operation {
+	return algorithm.Operation{Op: e.Op, N: e.N, Actual: e.Actual, Handles: e.Handles}
 }
 
 // stores are the Stores of a Limiter and of the Limiters derived from it by With.
@@ -102,7 +102,7 @@ func (s *stores) of(set *limits.Set) *redisstore.Store {
 	defer s.mu.Unlock()
 	store := s.byScripts[set.Scripts]
 	if store == nil {
-		store = s.open(set.Server)
+		store = s.open(set.Redis)
 		s.byScripts[set.Scripts] = store
 	}
 	return store

@@ -32,7 +32,7 @@ func (s *stubbed) Decide(_ context.Context, c *decision.Call, r *decision.Reply)
 	}
 	*r = decision.Reply{Set: c.Set, N: c.N, Source: decision.Memory, UsedUp: retryAfter}
 	answers := r.Room()
-	for i, m := range c.Set.Members {
+	for i, m := range c.Set.Limits {
 		answers[i].Evaluate(m.Evaluator, &algorithm.State{}, stubAt, c.N)
 		answers[i].Admits = answers[i].Admits && retryAfter <= 0
 	}

@@ -183,7 +183,7 @@ func denialOf(req *request, res *Result) *line.Denial {
 	set, d := req.call.Set, &line.Denial{At: time.Now(), RetryAfter: res.RetryAfter, Held: res.held}
 	req.reply.CopyTo(&d.Reply)
 	if !res.Banned {
-		d.Limit, d.Window, d.Drains = res.Limit, res.Window, set.Members[max(0, slices.Index(set.Names, res.LimitName))].Debt
+		d.Count, d.Window, d.Drains = res.Limit, res.Window, set.Limits[max(0, slices.Index(set.Names, res.LimitName))].Debt
 	}
 	return d
 }

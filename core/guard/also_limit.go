@@ -27,7 +27,7 @@ import (
 // request would hold units of one limiter while it waits for another.
 func AlsoLimit(lim *core.Limiter, key keyfunc.Func, opts ...Option) Option {
 	settings.MustLimit(lim, key)
-	m := settings.Member{Limiter: lim, Key: key}
+	m := settings.AlsoLimit{Limiter: lim, Key: key}
 	settings.Apply(&m.Settings, opts)
-	return settings.NewRepeatable(func(s *settings.Settings) { s.And(m) })
+	return settings.NewRepeatable(func(s *settings.Settings) { s.AddAlsoLimit(m) })
 }

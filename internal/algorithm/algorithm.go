@@ -26,7 +26,7 @@ type Kind struct {
 	Debt   bool // a cost is a debt, which drains at the rate
 	Delays bool // an admitted request waits for its turn in a queue, and its units cannot be held
 	Aligns bool // windows can be aligned
-	Moves  bool // constants depend on the time; see Member.ConstantsAt
+	Moves  bool // constants depend on the time; see Limit.ConstantsAt
 	Slots  bool // units are slots, which are given back when the work has ended; there is no rate
 	// Unleasable says why units cannot be leased. It is empty if they can.
 	Unleasable string

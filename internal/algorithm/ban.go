@@ -68,8 +68,8 @@ func (s *State) Block(now, lasts int64, atLeast bool) {
 // forgotten reports whether nothing was denied after the last ban for as long as the ban lasted.
 func (s *State) forgotten(now int64) bool { return now >= s.A+s.C }
 
-// BanMember is the limit to which the State of a ban belongs in memory. It never decides.
-var BanMember = Member{Kind: &Kind{}, Evaluator: banned{}}
+// BanLimit is the limit to which the State of a ban belongs in memory. It never decides.
+var BanLimit = Limit{Kind: &Kind{}, Evaluator: banned{}}
 
 type banned struct{ Evaluator }
 
@@ -86,7 +86,7 @@ func (banned) Usage(s *State, now int64) float64 {
 
 // Bars returns the instant from which on n units would be admitted if only the charges in s counted. It
 // reports whether the charges alone deny them now.
-func (m Member) Bars(s *State, now, n int64) (from int64, denies bool) {
+func (m Limit) Bars(s *State, now, n int64) (from int64, denies bool) {
 	o, admits := m.Evaluate(s, now, n)
 	if admits {
 		return 0, false

@@ -28,7 +28,7 @@ func newCalendarWindow(l Numbers) Evaluator {
 	if c == nil {
 		c = calendar.Even(l.Period)
 	}
-	return &calendarWindow{fixedWindow{limit: l.Count, period: c.Longest()}, c}
+	return &calendarWindow{fixedWindow{count: l.Count, period: c.Longest()}, c}
 }
 
 func (w *calendarWindow) Evaluate(s *State, now, n int64) (Observation, bool) {
@@ -40,7 +40,7 @@ func (w *calendarWindow) Evaluate(s *State, now, n int64) (Observation, bool) {
 	case opened < around.Start || used == 0:
 		used, opened = 0, now
 	}
-	fits := used+min(n, w.limit+1) <= w.limit // min: the sum must not overflow
+	fits := used+min(n, w.count+1) <= w.count // min: the sum must not overflow
 	return Observation{At: now, A: used, B: opened, C: end - opened}, fits
 }
 
@@ -53,7 +53,7 @@ func (w *calendarWindow) Valid(o Observation) bool {
 func (w *calendarWindow) Constants() []any { return w.constants(&calendar.Windows{}) }
 
 func (w *calendarWindow) constants(c *calendar.Windows) []any {
-	return []any{w.limit, w.period, c.Before, c.Start, c.Next, c.End}
+	return []any{w.count, w.period, c.Before, c.Start, c.Next, c.End}
 }
 
 func (w *calendarWindow) constantsAt(now int64) (args []any, from, until int64) {

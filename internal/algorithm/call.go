@@ -6,11 +6,16 @@ import (
 	"math/rand/v2"
 )
 
-// A HoldCall is a call to a store: an operation with its arguments, for any limits.
-type HoldCall struct {
+// An Operation is what a store is called for, with its arguments. It applies to any limits.
+type Operation struct {
 	Op   Op
 	Bans bool  // a denial because of charged units bans the key; only for limiters with Bans
-	N, M int64 // N is a number of units. M is the actual cost for OpSettle, and for a call that holds units the id of its holds; 0 means any id
+	N    int64 // the number of units; for OpBlock the duration of the ban in microseconds
+
+	Actual  int64 // for OpSettle: the actual cost
+	HoldID  int64 // for a call that holds units: the id of its holds; 0 means any id
+	AtLeast bool  // for OpBlock: a ban that ends later stays as it is
+
 	// Handles has one handle for each limit. OpSettle, OpRefund, OpRenew and OpRelease are about the
 	// charges and holds of these handles. For a decision, the handles of the reply are written into
 	// Handles, unless it is nil. For OpReserve, A is the duration of the hold, unless it is 0.
@@ -22,12 +27,9 @@ func NewHoldID() int64 { return 1 + rand.Int64N(1<<48) }
 
 // Append appends the arguments of a call that is not a plain decision. holds has the duration of
 // holds of each limit; it is the same for all calls, so it takes memory only once.
-func (c HoldCall) Append(args, holds []any) []any {
-	m := c.M
-	if m == 0 && (c.Op == OpReserve || c.Op == OpCharge) {
-		m = NewHoldID()
-	}
-	args = append(args, string(c.Op), min(c.N, maxInstant), m) // no limit has room for more units, and Lua would round the number
+func (c Operation) Append(args, holds []any) []any {
+	// No limit has room for more than maxInstant units, and Lua would round a larger number.
+	args = append(args, string(c.Op), min(c.N, maxInstant), c.third())
 	for i, hold := range holds {
 		var h Handle
 		if c.Handles != nil {
@@ -43,6 +45,24 @@ func (c HoldCall) Append(args, holds []any) []any {
 		args = append(args, holds...)
 	}
 	return args
+}
+
+// third returns the third argument of a call, whose meaning depends on the operation.
+func (c Operation) third() int64 {
+	switch c.Op {
+	case OpCharge, OpReserve:
+		if c.HoldID == 0 {
+			return NewHoldID()
+		}
+		return c.HoldID
+	case OpBlock:
+		if c.AtLeast {
+			return 1
+		}
+		return 0
+	default:
+		return c.Actual
+	}
 }
 
 // The number of integers in a reply. replyLen is for each limit, in the reply to a plain decision on a
@@ -91,7 +111,7 @@ var ErrReply = errors.New("unexpected reply from redis")
 // reply that the script never gives, because a faulty proxy or another version of this library
 // might give one. For a decision, it writes the answers to answers. For a charge or a hold, it
 // writes the handles to call.Handles, unless that is nil.
-func DecodeReply(reply []int64, call HoldCall, limits []Member, answers []Answer) error {
+func DecodeReply(reply []int64, call Operation, limits []Limit, answers []Answer) error {
 	each := len(reply) / len(limits)
 	switch {
 	case len(reply) > 0 && reply[0] == partly:
@@ -132,7 +152,7 @@ func DecodeReply(reply []int64, call HoldCall, limits []Member, answers []Answer
 
 // setHandle sets h to the handle of the charge or hold that call has made after o. replied is the
 // handle in the reply.
-func (m Member) setHandle(h *Handle, call HoldCall, o Observation, replied Handle) {
+func (m Limit) setHandle(h *Handle, call Operation, o Observation, replied Handle) {
 	q, queues := m.Evaluator.(*queue)
 	switch {
 	case m.Slots: // the zero Handle if they were lost

@@ -14,12 +14,12 @@ var FixedWindow = &Kind{
 //	Observation  A the used units, B when the window was charged first, C how long after that the window ends
 //	State        A the used units, B when the window was charged first, C when the window ends
 type fixedWindow struct {
-	limit, period int64
+	count, period int64
 	aligned       bool
 }
 
 func newFixedWindow(l Numbers) Evaluator {
-	return &fixedWindow{limit: l.Count, period: l.Period, aligned: l.Aligned}
+	return &fixedWindow{count: l.Count, period: l.Period, aligned: l.Aligned}
 }
 
 func (w *fixedWindow) Evaluate(s *State, now, n int64) (Observation, bool) {
@@ -27,7 +27,7 @@ func (w *fixedWindow) Evaluate(s *State, now, n int64) (Observation, bool) {
 	if now >= end || used == 0 {
 		used, opened, end = 0, now, now+w.length(now)
 	}
-	fits := used+min(n, w.limit+1) <= w.limit // min: the sum must not overflow
+	fits := used+min(n, w.count+1) <= w.count // min: the sum must not overflow
 	return Observation{At: now, A: used, B: opened, C: end - opened}, fits
 }
 
@@ -64,7 +64,7 @@ func (w *fixedWindow) Usage(s *State, now int64) float64 {
 	if now >= s.C {
 		return 0
 	}
-	return float64(s.A) / float64(w.limit)
+	return float64(s.A) / float64(w.count)
 }
 
 func (w *fixedWindow) Constants() []any {
@@ -72,11 +72,11 @@ func (w *fixedWindow) Constants() []any {
 	if w.aligned {
 		form = "aligned"
 	}
-	return []any{w.limit, w.period, form}
+	return []any{w.count, w.period, form}
 }
 
 // Cost adds what a cost of n asks for. A cost above the limit is sent as limit + 1: the answer is the same, and no sum overflows.
-func (w *fixedWindow) Cost(args []any, n int64) []any { return append(args, min(n, w.limit+1)) }
+func (w *fixedWindow) Cost(args []any, n int64) []any { return append(args, min(n, w.count+1)) }
 
 func (w *fixedWindow) Valid(o Observation) bool {
 	used, opened, length := o.A, o.B, o.C
@@ -92,7 +92,7 @@ func (w *fixedWindow) WithHeld(o Observation, _, held int64) Observation {
 }
 
 func (w *fixedWindow) DeniedFor(o Observation, n, _ int64) int64 {
-	if o.A+n <= w.limit {
+	if o.A+n <= w.count {
 		return 0
 	}
 	return w.Outcome(o, n, false, false).RetryAfter
@@ -103,13 +103,13 @@ func (w *fixedWindow) Adopt(*State, Evaluator, int64) {}
 
 func (w *fixedWindow) MaxCharge(o Observation, n int64) int64 { return min(n, max(0, maxUnits-o.A)) }
 
-func (w *fixedWindow) Capacity() (units, window int64) { return w.limit, w.period }
+func (w *fixedWindow) Capacity() (units, window int64) { return w.count, w.period }
 
 func (w *fixedWindow) Outcome(o Observation, n int64, admits, charged bool) Outcome {
 	used, remains := o.A, end(o)-o.At
 	var out Outcome
 	switch {
-	case n > w.limit:
+	case n > w.count:
 		out.RetryAfter = Never
 	case !admits && n > 0:
 		out.RetryAfter = remains
@@ -117,7 +117,7 @@ func (w *fixedWindow) Outcome(o Observation, n int64, admits, charged bool) Outc
 	if charged {
 		used += n
 	}
-	out.Remaining = max(0, w.limit-used)
+	out.Remaining = max(0, w.count-used)
 	if used > 0 {
 		out.ResetAfter = remains
 	}

@@ -21,13 +21,13 @@ import (
 // holds are all holds of one limit of one key. In Redis they are a record beside the value of the
 // algorithm, and lua/holds.lua does what this file does in memory.
 type holds struct {
-	id   int64  // identifies these holds; after a loss of the state, new holds have another id
-	list []hold // the holds that were not charged yet, sorted by expiry
-	rate int64  // for a bucket, the fastest rate at which units were reserved; see State.C of bucket
+	id   int64        // identifies these holds; after a loss of the state, new holds have another id
+	list []holdRecord // the holds that were not charged yet, sorted by expiry
+	rate int64        // for a bucket, the fastest rate at which units were reserved; see State.C of bucket
 }
 
-// A hold has all units that expire at the same instant, from any number of calls.
-type hold struct{ expiry, n int64 }
+// A holdRecord has all units that expire at the same instant, from any number of calls.
+type holdRecord struct{ expiry, n int64 }
 
 // An expiry is rounded up to a multiple of the duration divided by expirySteps.
 const expirySteps = 6
@@ -57,10 +57,10 @@ func expiry(now, duration int64) int64 {
 // units are held for the given duration, or for the Hold of each limit if that is 0. Handles of
 // holds that must have expired get a negative expiry. So a hold that was charged when it expired is
 // not charged again, even if Redis has forgotten it and its clock has stepped back.
-func MarkExpired(members []Member, handles []Handle, passed, duration int64) []Handle {
+func MarkExpired(members []Limit, handles []Handle, passed, duration int64) []Handle {
 	var marked []Handle // a copy
 	for i, m := range members {
-		lasts := cmp.Or(duration, m.Hold)
+		lasts := cmp.Or(duration, m.HoldDuration)
 		if m.Slots || m.Delays || passed <= lasts+lasts/expirySteps { // the expiry was rounded up
 			continue
 		}
@@ -100,7 +100,7 @@ func (a *Answer) Evaluate(l Evaluator, s *State, now, n int64) {
 
 // Charge charges n units that a admits. If the limit is a queue, a then has the largest free place
 // that is left.
-func (m Member) Charge(s *State, a *Answer, n int64) {
+func (m Limit) Charge(s *State, a *Answer, n int64) {
 	m.Evaluator.Charge(s, a.Observation, n)
 	if q, ok := m.Evaluator.(*queue); ok {
 		a.C = q.left(s, a.C)
@@ -108,7 +108,7 @@ func (m Member) Charge(s *State, a *Answer, n int64) {
 }
 
 // Acquire is like Charge, and returns the handle of the charge.
-func (m Member) Acquire(s *State, a *Answer, n int64) Handle {
+func (m Limit) Acquire(s *State, a *Answer, n int64) Handle {
 	m.Charge(s, a, n)
 	if q, ok := m.Evaluator.(*queue); ok {
 		return q.handle(a.Observation, n, s.C)
@@ -118,7 +118,7 @@ func (m Member) Acquire(s *State, a *Answer, n int64) Handle {
 
 // Expire charges the holds that have expired, in their order. Each is charged at its expiry, or at
 // the newest instant in s if that is later.
-func (m Member) Expire(s *State, now int64) { expire(m.Evaluator, s, now) }
+func (m Limit) Expire(s *State, now int64) { expire(m.Evaluator, s, now) }
 
 func expire(l Evaluator, s *State, now int64) {
 	h := s.holds
@@ -151,13 +151,13 @@ func force(l Evaluator, s *State, now, n int64) {
 }
 
 // Reserve holds n units of s, which Evaluate admitted at now, and returns their handle.
-func (m Member) Reserve(s *State, now, n int64) Handle {
+func (m Limit) Reserve(s *State, now, n int64) Handle {
 	if s.holds == nil {
 		s.holds = &holds{id: NewHoldID()}
 	}
-	end := now + m.Hold
+	end := now + m.HoldDuration
 	if !m.Slots {
-		end = expiry(now, m.Hold)
+		end = expiry(now, m.HoldDuration)
 	}
 	if b, ok := m.Evaluator.(*bucket); ok && (len(s.holds.list) == 0 || rate(b.rate) > rate(s.holds.rate)) {
 		s.holds.rate = b.rate
@@ -169,13 +169,13 @@ func (m Member) Reserve(s *State, now, n int64) Handle {
 func (s *State) add(expiry, n int64) {
 	i, found := s.find(expiry)
 	if !found {
-		s.holds.list = slices.Insert(s.holds.list, i, hold{expiry: expiry})
+		s.holds.list = slices.Insert(s.holds.list, i, holdRecord{expiry: expiry})
 	}
 	s.holds.list[i].n += n
 }
 
 func (s *State) find(expiry int64) (int, bool) {
-	return slices.BinarySearchFunc(s.holds.list, expiry, func(h hold, expiry int64) int { return cmp.Compare(h.expiry, expiry) })
+	return slices.BinarySearchFunc(s.holds.list, expiry, func(h holdRecord, expiry int64) int { return cmp.Compare(h.expiry, expiry) })
 }
 
 // take removes n units from the hold of a handle. It reports false if there is no such hold,
@@ -198,7 +198,7 @@ func (s *State) take(handle Handle, n int64) bool {
 // the hold has expired, the n units were charged at that moment, so Settle charges only the excess.
 // It does not matter whether that charge is still stored. If the hold was lost, a Settle before its
 // expiry charges all actual units.
-func (m Member) Settle(s *State, now, n, actual int64, handle Handle) {
+func (m Limit) Settle(s *State, now, n, actual int64, handle Handle) {
 	m.Expire(s, now)
 	if !s.take(handle, n) && handle.B <= now {
 		actual = max(0, actual-n)
@@ -212,7 +212,7 @@ func (m Member) Settle(s *State, now, n, actual int64, handle Handle) {
 // Renew moves n units from the hold of a handle to one that begins at now, and returns the new
 // handle. It reports false if the hold has ended. An expired hold can be renewed, too, unless
 // Expire was called before.
-func (m Member) Renew(s *State, now, n int64, handle Handle) (Handle, bool) {
+func (m Limit) Renew(s *State, now, n int64, handle Handle) (Handle, bool) {
 	if !s.take(handle, n) {
 		return Handle{}, false
 	}
@@ -220,13 +220,13 @@ func (m Member) Renew(s *State, now, n int64, handle Handle) (Handle, bool) {
 }
 
 // Refund charges the expired holds and then calls Evaluator.Refund.
-func (m Member) Refund(s *State, now, n int64, charged Handle) {
+func (m Limit) Refund(s *State, now, n int64, charged Handle) {
 	m.Expire(s, now)
 	m.Evaluator.Refund(s, now, n, charged)
 }
 
 // Reset forgets all charges and keeps all holds. It reports whether anything is held.
-func (m Member) Reset(s *State, now int64) bool {
+func (m Limit) Reset(s *State, now int64) bool {
 	m.Expire(s, now)
 	*s = State{holds: s.holds}
 	if s.holds != nil && len(s.holds.list) == 0 {
@@ -237,7 +237,7 @@ func (m Member) Reset(s *State, now int64) bool {
 
 // ResetAt returns the instant at which the full limit is available again if all holds in s are
 // charged when they expire.
-func (m Member) ResetAt(s *State) int64 {
+func (m Limit) ResetAt(s *State) int64 {
 	at := m.Evaluator.ResetAt(s)
 	if s.holds == nil || len(s.holds.list) == 0 {
 		return at
@@ -251,7 +251,7 @@ func (m Member) ResetAt(s *State) int64 {
 }
 
 // Usage returns how much of the limit is used at now, from 0 to 1 or a little above.
-func (m Member) Usage(s *State, now int64) float64 {
+func (m Limit) Usage(s *State, now int64) float64 {
 	used := m.Evaluator.Usage(s, now)
 	if held := s.held(); held > 0 {
 		capacity, _ := m.Capacity()

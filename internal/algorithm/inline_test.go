@@ -154,7 +154,7 @@ func TestCompiles(t *testing.T) {
 		t.Skip("no luac5.1")
 	}
 	for _, m := range everyKind() {
-		limits := make([]Member, MaxLimits)
+		limits := make([]Limit, MaxLimits)
 		for i := range limits {
 			limits[i] = m
 		}
@@ -163,7 +163,7 @@ func TestCompiles(t *testing.T) {
 			groups[i] = Group{1, Bans{1, 2}}
 		}
 		for _, script := range []string{
-			Script(limits, Form{}), Script(limits, Form{Own: true, Undeclared: true, Groups: []Group{{len(limits), Bans{1, 2}}}}), Script(limits[:len(groups)], Form{Groups: groups}),
+			Script(limits, Form{}), Script(limits, Form{PerCallConstants: true, Undeclared: true, Groups: []Group{{len(limits), Bans{1, 2}}}}), Script(limits[:len(groups)], Form{Groups: groups}),
 		} {
 			command := exec.Command(compiler, "-p", "-")
 			command.Stdin = strings.NewReader(script)

@@ -10,14 +10,14 @@ import (
 // has, would be packed into the bits of another number, and are refused.
 func TestReplyBounds(t *testing.T) {
 	t.Parallel()
-	leaky := algorithm.Member{Kind: algorithm.LeakyBucket, Evaluator: algorithm.LeakyBucket.New(algorithm.Numbers{Count: 10, Period: 60_000_000, Burst: 10})}
+	leaky := algorithm.Limit{Kind: algorithm.LeakyBucket, Evaluator: algorithm.LeakyBucket.New(algorithm.Numbers{Count: 10, Period: 60_000_000, Burst: 10})}
 	const at, most = 1_800_000_000_000_000, 1<<30 - 1
 	for _, c := range []struct {
 		before, largest int64
 		valid           bool
 	}{{0, 0, true}, {3, 7, true}, {most, 0, true}, {0, most, true}, {most, most, true}, {most + 1, 0, false}, {0, most + 1, false}, {-1, 0, false}} {
 		reply := []int64{7, at, 0, 0, c.before, c.largest, 0, 0} // 7: admitted, with all numbers
-		err := algorithm.DecodeReply(reply, algorithm.HoldCall{Op: algorithm.OpCharge, N: 1}, []algorithm.Member{leaky}, make([]algorithm.Answer, 1))
+		err := algorithm.DecodeReply(reply, algorithm.Operation{Op: algorithm.OpCharge, N: 1}, []algorithm.Limit{leaky}, make([]algorithm.Answer, 1))
 		if (err == nil) != c.valid {
 			t.Errorf("%d before the first free place and %d in the largest: %v, want valid: %v", c.before, c.largest, err, c.valid)
 		}

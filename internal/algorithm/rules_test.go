@@ -159,9 +159,9 @@ func luaNames(t *testing.T) (names []string) {
 	return names
 }
 
-func everyKind() (all []Member) {
+func everyKind() (all []Limit) {
 	for _, k := range append([]*Kind{Calendar}, Kinds...) {
-		all = append(all, Member{Kind: k, Evaluator: k.New(Numbers{Count: 3, Period: 60_000_000, Burst: 3})})
+		all = append(all, Limit{Kind: k, Evaluator: k.New(Numbers{Count: 3, Period: 60_000_000, Burst: 3})})
 	}
 	return all
 }

@@ -29,16 +29,16 @@ var (
 // together: a Lua function has 200 variables, and queues take the most.
 const MaxLimits = 12
 
-// A Member is one of the limits of a limiter.
-type Member struct {
+// A Limit is one of the limits of a limiter.
+type Limit struct {
 	*Kind
 	Evaluator
-	Hold int64 // for how long its units are held, in microseconds
+	HoldDuration int64 // for how long its units are held, in microseconds
 }
 
 // ConstantsAt returns the constants of a script that is sent at now, by the clock of this process,
 // and from and until when they are the same.
-func (m Member) ConstantsAt(now int64) (args []any, from, until int64) {
+func (m Limit) ConstantsAt(now int64) (args []any, from, until int64) {
 	if w, ok := m.Evaluator.(interface {
 		constantsAt(now int64) (args []any, from, until int64)
 	}); ok {
@@ -49,9 +49,9 @@ func (m Member) ConstantsAt(now int64) (args []any, from, until int64) {
 
 // A Form is how a script is given constants and keys.
 type Form struct {
-	// Own: each decision has constants of its own, because its limits have other numbers. They are
+	// PerCallConstants: each decision has constants of its own, because its limits have other numbers. They are
 	// of the same kinds. Else the script has constants once, for all decisions.
-	Own bool
+	PerCallConstants bool
 	// Undeclared: Redis does not know the keys as keys. They are the first arguments, and the last
 	// one is their number. So they may be in several hash slots of one server of a Cluster. Such a
 	// script is for several decisions: for one it could not reply the error.
@@ -69,7 +69,7 @@ type Group struct {
 }
 
 // Script returns the script of limits.
-func Script(limits []Member, f Form) string {
+func Script(limits []Limit, f Form) string {
 	c := newComposer(limits, f)
 	for _, g := range c.form.Groups {
 		for range g.Limits {
@@ -92,7 +92,7 @@ type composer struct {
 	*scope // of the script
 
 	form           Form
-	limits         []Member
+	limits         []Limit
 	constants      int // how many arguments the constants of all limits are
 	behind         int // how many arguments stand behind those of the limits in each call
 	reply          int // how many integers a plain decision replies for each limit
@@ -101,7 +101,7 @@ type composer struct {
 }
 
 // newComposer returns a composer to which the limits and bans are yet to be added.
-func newComposer(limits []Member, f Form) *composer {
+func newComposer(limits []Limit, f Form) *composer {
 	c := &composer{form: f, limits: limits, reply: replyLen, at: 1, cost: 1, included: map[*luaFile]bool{bansLua: true}}
 	if f.Groups == nil {
 		c.form.Groups = []Group{{Limits: len(limits)}}
@@ -122,21 +122,21 @@ func newComposer(limits []Member, f Form) *composer {
 	if wide {
 		c.reply, zeros = otherReplyLen, 0 // a call that fails replies fewer
 	}
-	if c.behind = bans; f.Own {
+	if c.behind = bans; f.PerCallConstants {
 		first, c.behind = 1, bans+c.constants
 	}
 	plain, other := 1+costs+c.behind, otherWidth+otherWidthEach*len(limits)+c.behind
 	c.scope = &scope{
 		Builder: &strings.Builder{},
 		values: map[string]string{
-			"script.own": strconv.FormatBool(f.Own), "script.slots": strconv.FormatBool(slots), "script.wide": strconv.FormatBool(wide),
+			"script.own": strconv.FormatBool(f.PerCallConstants), "script.slots": strconv.FormatBool(slots), "script.wide": strconv.FormatBool(wide),
 			"script.versions": "'" + versions + "'", "script.first_call": strconv.Itoa(first),
 			"script.limits": strconv.Itoa(len(limits)), "script.keys": strconv.Itoa(len(limits) + bans),
 			"script.plain": strconv.Itoa(plain), "script.costs": strconv.Itoa(costs), "script.costs_end": strconv.Itoa(plain - 2),
 			"script.other": strconv.Itoa(other), "script.renewal": strconv.Itoa(other + len(limits)),
 			"script.zeros": "{ " + strings.Repeat("0, ", zeros+c.reply*len(limits)) + strings.Repeat("nil, ", 3*len(limits)) + "}",
 		},
-		marks: map[string]bool{"SEVERAL": len(limits) > 1, "ONCE": len(limits) == 1 && !f.Own, "CALL": len(limits) == 1 && f.Own},
+		marks: map[string]bool{"SEVERAL": len(limits) > 1, "ONCE": len(limits) == 1 && !f.PerCallConstants, "CALL": len(limits) == 1 && f.PerCallConstants},
 		parts: map[string][]luaLine{"PRELUDE": slices.Clone(preludeLua.shared), "HOLDS": nil},
 		each:  map[string][]*scope{"EACH LIMIT": nil, "EACH BAN": nil},
 	}
@@ -163,7 +163,7 @@ func (c *composer) addLimit(g Group) {
 		"limit.handle": otherWidth + otherWidthEach*i, "limit.duration": otherWidth + otherWidthEach*len(c.limits) + i,
 	})
 	s.values["constants_at"] = strconv.Itoa(c.at)
-	if c.form.Own {
+	if c.form.PerCallConstants {
 		s.values["constants_at"] = fmt.Sprintf("at + width - %d", c.constants-c.at+1)
 	}
 	s.suffixes = map[string]string{"_i": "_" + strconv.Itoa(i+1), "_b": "_" + strconv.Itoa(len(c.each["EACH BAN"])+1)}

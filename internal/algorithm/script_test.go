@@ -10,15 +10,15 @@ import (
 
 // members returns a limit of every algorithm, at rates with and without fractions
 // of a microsecond.
-func members() []algorithm.Member {
-	var all []algorithm.Member
+func members() []algorithm.Limit {
+	var all []algorithm.Limit
 	for _, k := range append(slices.Clone(algorithm.Kinds), algorithm.Calendar) {
 		for _, count := range []int64{3, 7, 90} {
 			l := algorithm.Numbers{Count: count, Period: 60_000_000, Burst: count}
-			all = append(all, algorithm.Member{Kind: k, Evaluator: k.New(l)})
+			all = append(all, algorithm.Limit{Kind: k, Evaluator: k.New(l)})
 			if k.Aligns {
 				l.Aligned = true
-				all = append(all, algorithm.Member{Kind: k, Evaluator: k.New(l)})
+				all = append(all, algorithm.Limit{Kind: k, Evaluator: k.New(l)})
 			}
 		}
 	}
@@ -50,7 +50,7 @@ func FuzzDecodeReply(f *testing.F) {
 		}
 		for _, m := range members() {
 			answers := make([]algorithm.Answer, 1)
-			if err := algorithm.DecodeReply(reply, algorithm.HoldCall{Op: algorithm.OpCharge, N: n, Handles: make([]algorithm.Handle, 1)}, []algorithm.Member{m}, answers); err != nil {
+			if err := algorithm.DecodeReply(reply, algorithm.Operation{Op: algorithm.OpCharge, N: n, Handles: make([]algorithm.Handle, 1)}, []algorithm.Limit{m}, answers); err != nil {
 				continue
 			}
 			for _, charged := range []bool{false, answers[0].Admits} {

@@ -72,7 +72,7 @@ type Batcher[T any] struct {
 	run       RunFunc[T]
 	abandoned func(call T, err error)
 
-	// mu guards the fields below, and the batches and members that they lead to.
+	// mu guards the fields below, and the batches and calls that they lead to.
 	mu        sync.Mutex
 	inFlight  int           // calls that go alone, and batches
 	batches   int           // how many of inFlight are batches
@@ -89,17 +89,17 @@ type Batcher[T any] struct {
 // started; the goroutine of runBatches then owns its fields sent and err until done is closed.
 type batch[T any] struct {
 	ctx       context.Context //nolint:containedctx // values of the first caller's context, which may end before the batch does
-	members   []member[T]
+	calls     []batchedCall[T]
 	sent      []T           // the calls whose callers had not left when the batch started
-	weight    int64         // of all members together
+	weight    int64         // of all calls together
 	started   time.Time     // zero while the batch waits
 	delivered bool          // whether the outcome belongs to the callers; from then on nobody can abandon a call
 	err       error         // the error of every call
 	done      chan struct{} // closed when the batch has ended
 }
 
-// A member is one call of a batch.
-type member[T any] struct {
+// A batchedCall is one call of a batch.
+type batchedCall[T any] struct {
 	call      T
 	sent      bool // whether the batch started before the caller left
 	abandoned bool // whether the caller has left
@@ -144,15 +144,15 @@ func (b *Batcher[T]) Enter(ctx context.Context, call T) (Place[T], Way) {
 		return Place[T]{}, Full
 	}
 	weight, last := b.weigh(call), len(b.waiting)-1
-	if last < 0 || len(b.waiting[last].members) == b.bound.Calls || b.waiting[last].weight+weight > b.bound.Weight {
+	if last < 0 || len(b.waiting[last].calls) == b.bound.Calls || b.waiting[last].weight+weight > b.bound.Weight {
 		b.waiting = append(b.waiting, &batch[T]{ctx: context.WithoutCancel(ctx), done: make(chan struct{})})
 		last++
 	}
 	to := b.waiting[last]
-	to.members = append(to.members, member[T]{call: call})
+	to.calls = append(to.calls, batchedCall[T]{call: call})
 	to.weight += weight
 	b.calls++
-	place := Place[T]{b, to, len(to.members) - 1}
+	place := Place[T]{b, to, len(to.calls) - 1}
 	if b.inFlight < b.maxInFlightLocked() {
 		go b.runBatches(b.takeLocked())
 	} else {
@@ -179,7 +179,7 @@ func (b *Batcher[T]) maxInFlightLocked() int {
 
 // fullLocked reports whether the first waiting batch accepts no more calls. There must be one.
 func (b *Batcher[T]) fullLocked() bool {
-	return len(b.waiting) > 1 || len(b.waiting[0].members) == b.bound.Calls
+	return len(b.waiting) > 1 || len(b.waiting[0].calls) == b.bound.Calls
 }
 
 // Release ends a call that was sent Alone. If a batch waits, Release starts it. Release does nothing on the
@@ -253,10 +253,10 @@ func (b *Batcher[T]) takeLocked() *batch[T] {
 	b.waiting = b.waiting[1:]
 	b.inFlight++
 	b.batches++
-	b.calls -= len(first.members)
-	first.sent = make([]T, 0, len(first.members))
-	for i := range first.members {
-		if m := &first.members[i]; !m.abandoned {
+	b.calls -= len(first.calls)
+	first.sent = make([]T, 0, len(first.calls))
+	for i := range first.calls {
+		if m := &first.calls[i]; !m.abandoned {
 			m.sent, first.sent = true, append(first.sent, m.call)
 		}
 	}
@@ -300,7 +300,7 @@ func (b *Batcher[T]) deliver(done *batch[T]) {
 	var abandoned []T
 	b.mu.Lock()
 	done.delivered = true
-	for _, m := range done.members {
+	for _, m := range done.calls {
 		if m.abandoned && m.sent {
 			abandoned = append(abandoned, m.call)
 		}
@@ -357,6 +357,6 @@ func (p Place[T]) abandon() (a Abandoned, gone bool) {
 	if p.batch.delivered {
 		return a, false
 	}
-	p.batch.members[p.index].abandoned = true
+	p.batch.calls[p.index].abandoned = true
 	return Abandoned{p.batch.started, p.batcher.lastReply}, true
 }

@@ -36,8 +36,8 @@ func (c *Call) Writes() bool { return c.Spends() && !c.Set.Uncounted }
 
 // Request returns the Call in the form that the stores take, for a decision by set. If h is not nil, the
 // store writes the handles that end the hold into h.
-func (c *Call) Request(set *limits.Set, h *hold.Hold) algorithm.HoldCall {
-	asked := algorithm.HoldCall{Op: algorithm.OpEvaluate, N: c.N}
+func (c *Call) Request(set *limits.Set, h *hold.Hold) algorithm.Operation {
+	asked := algorithm.Operation{Op: algorithm.OpEvaluate, N: c.N}
 	if !c.Writes() {
 		return asked
 	}
@@ -89,8 +89,8 @@ type Reply struct {
 
 // Room makes Answers a slice with one element for each limit of Set, for a store to fill.
 func (r *Reply) Room() []algorithm.Answer {
-	if r.Answers = r.inline[:]; len(r.Set.Members) > 1 {
-		r.Answers = make([]algorithm.Answer, len(r.Set.Members))
+	if r.Answers = r.inline[:]; len(r.Set.Limits) > 1 {
+		r.Answers = make([]algorithm.Answer, len(r.Set.Limits))
 	}
 	return r.Answers
 }
@@ -125,7 +125,7 @@ func (r *Reply) Conclude() {
 // charged or held. held reports whether slots or held units caused the limit to deny: they may be given
 // back at any time.
 func (r *Reply) Outcome(i int, charged bool) (out algorithm.Outcome, held bool) {
-	m, a, admits := &r.Set.Members[i], &r.Answers[i], r.Answers[i].Admits
+	m, a, admits := &r.Set.Limits[i], &r.Answers[i], r.Answers[i].Admits
 	held = !admits && m.Slots
 	if a.Held == 0 {
 		return m.Outcome(a.Observation, r.N, admits, charged), held

@@ -14,7 +14,7 @@ import (
 // is not remembered. The denial of another key is: otherwise a busy process would remember hardly any.
 func TestForget(t *testing.T) {
 	t.Parallel()
-	by := limits.New("x", []limits.Limit{{Kind: algorithm.FixedWindow, Numbers: algorithm.Numbers{Count: 9, Period: 1e6}}})
+	by := limits.New("x", []limits.Config{{Kind: algorithm.FixedWindow, Numbers: algorithm.Numbers{Count: 9, Period: 1e6}}})
 	c := New(1000, false)
 	other := "other"
 	for i := 0; i < 1000 && c.generation(other) == c.generation("k"); i++ { // some keys share a generation

@@ -71,7 +71,7 @@ type Hold struct {
 	handlesLost bool          // whether the reply to a renewal was lost, so that the handles of units may be out of date
 	slotsLost   bool          // whether the slots have expired, or may have
 	onLost      []func()      // called when the slots are lost
-	asked       time.Time     // when the call was sent by which everything is held now
+	sentAt      time.Time     // when the call was sent by which everything is held now
 	begun       time.Time     // when the last renewal began
 	heard       time.Time     // when the reply came by which units are held now
 	queued      bool          // whether a renewal is about to begin or in flight
@@ -80,9 +80,9 @@ type Hold struct {
 
 // New returns the Hold of a call that is about to be sent. The call writes its handles into Handles.
 func New(set *limits.Set, key string, n int64, reserved bool, now time.Time) *Hold {
-	h := &Hold{Set: set, Key: key, N: n, Reserved: reserved, slots: set.Slots && n > 0, asked: now, begun: now}
-	if h.handles = h.inline[:]; len(set.Members) > len(h.inline) {
-		h.handles = make([]algorithm.Handle, len(set.Members))
+	h := &Hold{Set: set, Key: key, N: n, Reserved: reserved, slots: set.Slots && n > 0, sentAt: now, begun: now}
+	if h.handles = h.inline[:]; len(set.Limits) > len(h.inline) {
+		h.handles = make([]algorithm.Handle, len(set.Limits))
 	}
 	return h
 }
@@ -104,11 +104,11 @@ func (h *Hold) Ended() bool {
 	return h.ended
 }
 
-// FromLease records that the units come from a lease whose request was sent at the instant asked. handles
+// FromLease records that the units come from a lease whose request was sent at the instant sentAt. handles
 // are the handles of the lease, which settle the units if they are reserved. FromLease must be called
 // before Renewer.Add.
-func (h *Hold) FromLease(l Lease, handles []algorithm.Handle, asked time.Time) {
-	h.lease, h.begun, h.asked = l, asked, asked
+func (h *Hold) FromLease(l Lease, handles []algorithm.Handle, sentAt time.Time) {
+	h.lease, h.begun, h.sentAt = l, sentAt, sentAt
 	copy(h.handles, handles)
 }
 
@@ -119,7 +119,7 @@ func (h *Hold) currentLocked(units bool) []algorithm.Handle {
 		return h.handles // they do not change any more, so no copy is needed
 	}
 	handles := slices.Clone(h.handles)
-	for i, m := range h.Set.Members {
+	for i, m := range h.Set.Limits {
 		if m.Slots && !h.slots || !m.Slots && !units {
 			handles[i] = algorithm.Handle{}
 		}
@@ -165,8 +165,8 @@ func (h *Hold) renewed(sent, now []algorithm.Handle, heard time.Time, err error)
 	case err != nil:
 		h.handlesLost, h.lease = h.keep || h.lease != nil, nil
 	case now != nil:
-		h.asked, h.lease, h.heard = h.begun, nil, heard
-		for i, m := range h.Set.Members {
+		h.sentAt, h.lease, h.heard = h.begun, nil, heard
+		for i, m := range h.Set.Limits {
 			switch {
 			case sent[i] == algorithm.Handle{}: // not part of the renewal
 			case m.Slots && now[i] == algorithm.Handle{}:

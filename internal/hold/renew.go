@@ -28,7 +28,7 @@ const idleLook = time.Hour
 type Renewer struct {
 	events Events
 	now    func() time.Time
-	// onlyCallers means that only calls of Look and All renew, and there is no timer.
+	// onlyCallers means that only calls of RenewDue and All renew, and there is no timer.
 	onlyCallers bool
 	// looking serializes the checks if onlyCallers is set, so that each sees what the one before has renewed.
 	looking sync.Mutex
@@ -42,7 +42,7 @@ type Renewer struct {
 }
 
 // NewRenewer returns a Renewer that reads the time from now. If onlyCallers is set, it has no timer,
-// and renews only what is due when somebody calls Look or All: timers would run by another clock.
+// and renews only what is due when somebody calls RenewDue or All: timers would run by another clock.
 func NewRenewer(events Events, now func() time.Time, onlyCallers bool) *Renewer {
 	return &Renewer{events: events, now: now, onlyCallers: onlyCallers, kept: make(map[*Hold]struct{})}
 }
@@ -87,7 +87,7 @@ func (w *Renewer) add(h *Hold) {
 	switch {
 	case w.onlyCallers:
 	case w.timer == nil:
-		w.timer = time.AfterFunc(every, w.Look)
+		w.timer = time.AfterFunc(every, w.RenewDue)
 	default:
 		w.timer.Reset(every)
 	}
@@ -176,7 +176,7 @@ func (w *Renewer) send(ctx context.Context, h *Hold, actual int64) error {
 	}
 	// The held units are charged when they expire. Only the units above them are left to charge.
 	return h.Keeper.End(ctx, Ending{
-		Set: h.Set, Key: h.Key, Op: algorithm.OpSettle, Actual: actual - h.N, Handles: make([]algorithm.Handle, len(h.Set.Members)),
+		Set: h.Set, Key: h.Key, Op: algorithm.OpSettle, Actual: actual - h.N, Handles: make([]algorithm.Handle, len(h.Set.Limits)),
 	})
 }
 
@@ -215,11 +215,11 @@ func (w *Renewer) lose(h *Hold) {
 	}
 }
 
-// Look renews the Holds that are due, and notices lost slots. A Hold is renewed when between a quarter and
+// RenewDue renews the Holds that are due, and notices lost slots. A Hold is renewed when between a quarter and
 // a third of its time has passed since its last renewal.
-func (w *Renewer) Look() {
+func (w *Renewer) RenewDue() {
 	if w.onlyCallers {
-		w.loseAll(w.lookDriven())
+		w.loseAll(w.renewDriven())
 		return
 	}
 	due, lost := w.due(w.now())
@@ -229,9 +229,9 @@ func (w *Renewer) Look() {
 	}
 }
 
-// lookDriven renews what is due, and returns the Holds whose slots are lost. The caller notifies the
-// observers after looking is unlocked, because an observer may call Look.
-func (w *Renewer) lookDriven() (lost []*Hold) {
+// renewDriven renews what is due, and returns the Holds whose slots are lost. The caller notifies the
+// observers after looking is unlocked, because an observer may call RenewDue.
+func (w *Renewer) renewDriven() (lost []*Hold) {
 	w.looking.Lock()
 	defer w.looking.Unlock()
 	due, _ := w.due(w.now())
@@ -254,7 +254,7 @@ func (w *Renewer) due(now time.Time) (due []*Renewal, lost []*Hold) {
 	w.every = 0
 	for h := range w.kept {
 		h.mu.Lock()
-		left := h.Set.SlotTTL - now.Sub(h.asked)
+		left := h.Set.SlotTTL - now.Sub(h.sentAt)
 		switch {
 		case !h.slots && !h.renewsUnitsLocked():
 			delete(w.kept, h)
@@ -297,7 +297,7 @@ func (w *Renewer) All() {
 // queueLocked returns a Renewal of h that is about to begin. h must be locked.
 func (w *Renewer) queueLocked(h *Hold) *Renewal {
 	h.queued = true
-	return &Renewal{Hold: h, renewer: w, expires: h.asked.Add(h.lastsLocked())}
+	return &Renewal{Hold: h, renewer: w, expires: h.sentAt.Add(h.lastsLocked())}
 }
 
 // renew carries out renewals. Those with the least time left are sent first, because a distant Redis takes

@@ -48,9 +48,9 @@ func (k *fakeKeeper) keep(now func() time.Time, driven bool) (w *Renewer, h *Hol
 
 		Canceled: func(*Hold) {},
 	}, now, driven)
-	h = New(limits.New("x", []limits.Limit{
-		{Kind: algorithm.InFlight, Numbers: algorithm.Numbers{Burst: 9}, Hold: slotTTL},
-		{Kind: algorithm.FixedWindow, Numbers: algorithm.Numbers{Count: 9, Period: 1e6}, Hold: slotTTL},
+	h = New(limits.New("x", []limits.Config{
+		{Kind: algorithm.InFlight, Numbers: algorithm.Numbers{Burst: 9}, HoldDuration: slotTTL},
+		{Kind: algorithm.FixedWindow, Numbers: algorithm.Numbers{Count: 9, Period: 1e6}, HoldDuration: slotTTL},
 	}), "k", 1, true, now())
 	copy(h.Handles(), []algorithm.Handle{{A: 1, B: 1}, {A: 1, B: 1}})
 	h.Keeper = k
@@ -171,7 +171,7 @@ func TestRenewedOnce(t *testing.T) {
 		defer w.Close()
 		time.Sleep(slotTTL / 3)
 		go w.All()
-		go w.Look()
+		go w.RenewDue()
 		synctest.Wait()
 		if n := k.renewals.Load(); n != 1 {
 			t.Errorf("%d renewals, want 1", n)
@@ -184,7 +184,7 @@ func TestRenewedOnce(t *testing.T) {
 // long for many renewals. Kept units may expire sooner than slots that were taken before.
 func TestLeastTimeLeftFirst(t *testing.T) {
 	t.Parallel()
-	for name, renew := range map[string]func(*Renewer){"Look": (*Renewer).Look, "All": (*Renewer).All} {
+	for name, renew := range map[string]func(*Renewer){"Look": (*Renewer).RenewDue, "All": (*Renewer).All} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			k, now := &fakeKeeper{}, time.Unix(0, 0)
@@ -195,9 +195,9 @@ func TestLeastTimeLeftFirst(t *testing.T) {
 				order = append(order, handles[0].A)
 				return handles
 			}
-			soon := limits.New("x", []limits.Limit{
-				{Kind: algorithm.InFlight, Numbers: algorithm.Numbers{Burst: 9}, Hold: slotTTL},
-				{Kind: algorithm.FixedWindow, Numbers: algorithm.Numbers{Count: 9, Period: 1e6}, Hold: slotTTL / 5},
+			soon := limits.New("x", []limits.Config{
+				{Kind: algorithm.InFlight, Numbers: algorithm.Numbers{Burst: 9}, HoldDuration: slotTTL},
+				{Kind: algorithm.FixedWindow, Numbers: algorithm.Numbers{Count: 9, Period: 1e6}, HoldDuration: slotTTL / 5},
 			})
 			for i := range int64(20) {
 				now = now.Add(slotTTL / 24)
@@ -234,7 +234,7 @@ func TestLookTogether(t *testing.T) {
 	k.renew = func([]algorithm.Handle) []algorithm.Handle { return make([]algorithm.Handle, 2) } // the slots are lost
 	looked := make(chan string, 3)
 	look := func(who string) {
-		w.Look()
+		w.RenewDue()
 		looked <- who
 	}
 	w.events.Lost = func(*Hold) { look("the observer") }
@@ -265,8 +265,8 @@ func TestNothingToRenew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := &fakeKeeper{gate: make(chan struct{})}
 		w := NewRenewer(Events{}, time.Now, false)
-		h := New(limits.New("x", []limits.Limit{
-			{Kind: algorithm.LeakyBucket, Numbers: algorithm.Numbers{Count: 9, Period: 1e6, Burst: 9}, Hold: slotTTL},
+		h := New(limits.New("x", []limits.Config{
+			{Kind: algorithm.LeakyBucket, Numbers: algorithm.Numbers{Count: 9, Period: 1e6, Burst: 9}, HoldDuration: slotTTL},
 		}), "k", 1, true, time.Now())
 		h.Keeper = k
 		w.Keep(h)

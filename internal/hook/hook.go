@@ -30,8 +30,8 @@ type Core[Limiter, Permit, Reservation, Result, Option, Limit, Event any] interf
 	// work ends; with a queue, in which a place may be given back; and with units, of which more or fewer
 	// may be charged when the work ends.
 	NeedsEnd(l *Limiter) (slots, queue, units bool)
-	// Looking returns a limiter that decides like l, but whose denials do not ban.
-	Looking(l *Limiter) *Limiter
+	// WithoutBans returns a limiter that decides like l, but whose denials do not ban.
+	WithoutBans(l *Limiter) *Limiter
 	// AcquireUpTo decides a request that may wait, and sets res. The Permit is nil if there is nothing to
 	// end.
 	AcquireUpTo(ctx context.Context, l *Limiter, w Waiting, res *Result) (*Permit, error)
@@ -84,9 +84,9 @@ type Simulation struct {
 	// nothing is renewed or closed until the test calls the functions of Driver, and what the
 	// Limiter otherwise sends at the same time is sent one after the other.
 	Leases func() (wall, mono time.Duration)
-	// HotAsks is how often a key is asked for before it gets a lease, and LeaseShare the share of the
+	// HotDecisions is how many decisions on a key make it hot, and LeaseShare the share of the
 	// remaining units that a lease takes (3 means a third).
-	HotAsks, LeaseShare int64
+	HotDecisions, LeaseShare int64
 }
 
 // A Driver has what a Limiter does in the background, for tests that do it themselves, and shows

@@ -58,8 +58,8 @@ type Config struct {
 	// that it is over, or calls CloseOld, and no caller waits for another one's exchange.
 	OnlyCallers bool
 
-	HotAsks int64 // how often a key is asked for before it gets a lease; 0 means HotAsks
-	Share   int64 // a lease takes one part in Share of what remains; 0 means share
+	HotDecisions int64 // how many decisions on a key make it hot; 0 means HotDecisions
+	Share        int64 // a lease takes one part in Share of what remains; 0 means share
 }
 
 // New returns the Leases of a limiter. settle asks Redis to settle closed leases, and returns those that it
@@ -69,7 +69,7 @@ func New(c Config, take TakeFunc, settle func([]*Closed) (failed []*Closed), eve
 		c.Clock = processClock()
 	}
 	hot := newHotKeys(c.Duration)
-	hot.asks, hot.share = cmp.Or(c.HotAsks, hot.asks), cmp.Or(c.Share, hot.share)
+	hot.hotDecisions, hot.share = cmp.Or(c.HotDecisions, hot.hotDecisions), cmp.Or(c.Share, hot.share)
 	return &Leases{
 		d: c.Duration, hot: hot, now: c.Clock, onlyCallers: c.OnlyCallers,
 		take: take, settle: settle, events: events, open: make(map[*Lease]struct{}),
@@ -88,7 +88,7 @@ func processClock() func() Instant {
 // Now returns the current Instant.
 func (ls *Leases) Now() Instant { return ls.now() }
 
-// A Lookup is the result of [Leases.Look].
+// A Lookup is the result of [Leases.Find].
 type Lookup struct {
 	Hot *HotKey // nil if the key is not hot
 
@@ -98,8 +98,8 @@ type Lookup struct {
 	set  *hotSet
 }
 
-// Look looks up whether key is hot for the limits of a Set.
-func (ls *Leases) Look(key string, by *limits.Set) Lookup {
+// Find looks up whether key is hot for the limits of a Set.
+func (ls *Leases) Find(key string, by *limits.Set) Lookup {
 	hash := ls.hot.hash(key)
 	set := ls.hot.set(hash)
 	return Lookup{Hot: set.find(key, by), key: key, by: by, hash: hash, set: set}
@@ -114,7 +114,7 @@ func (ls *Leases) Count(l Lookup, now Instant) *HotKey {
 // Heard records a decision of Redis about a hot key: n units were admitted, and then remaining units
 // remained.
 func (ls *Leases) Heard(h *HotKey, n, remaining int64) {
-	h.asked(ls.now().Mono, ls.d, 1, n)
+	h.countDecisions(ls.now().Mono, ls.d, 1, n)
 	h.heard(remaining)
 }
 
@@ -148,7 +148,7 @@ func (ls *Leases) closeLease(le *Lease, now Instant) *Closed {
 	ls.mu.Unlock()
 	held, left := le.units-reservedIn(state), leftIn(state)
 	ls.events.Closed(le.units, le.units-left)
-	le.hot.asked(now.Mono, ls.d, asksIn(state), le.units-left)
+	le.hot.countDecisions(now.Mono, ls.d, decisionsIn(state), le.units-left)
 	if held == 0 {
 		return nil
 	}
@@ -291,13 +291,13 @@ func (ls *Leases) add(le *Lease) bool {
 	ls.open[le] = struct{}{}
 	if !ls.running && !ls.onlyCallers {
 		ls.running = true
-		go ls.run()
+		go ls.closeInTime()
 	}
 	return true
 }
 
-// run closes leases that no request has closed in time. It returns when no lease is open.
-func (ls *Leases) run() {
+// closeInTime closes leases that no request has closed in time. It returns when no lease is open.
+func (ls *Leases) closeInTime() {
 	ticker := time.NewTicker(ls.d / 16)
 	defer ticker.Stop()
 	for range ticker.C {

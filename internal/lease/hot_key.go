@@ -10,9 +10,9 @@ import (
 	"github.com/redislimit/redislimit/internal/limits"
 )
 
-// HotAsks is how many requests for a key, within the duration of a lease, make the key hot: this process
+// HotDecisions is how many requests for a key, within the duration of a lease, make the key hot: this process
 // then leases units of it.
-const HotAsks = 8
+const HotDecisions = 8
 
 // The table of hot keys has hotSets sets of hotWays keys each. If the set of a key is full of other keys
 // that are in use, the key does not become hot.
@@ -33,11 +33,11 @@ const hotCounts = 8
 
 // hotKeys finds out which keys are requested often, and keeps their HotKeys. It is read without a lock.
 type hotKeys struct {
-	d     time.Duration // the duration of a lease
-	asks  int64         // HotAsks, or what a test has set
-	share int64         // share, or what a test has set
-	seed  maphash.Seed
-	table atomic.Pointer[[hotSets]hotSet] // allocated with the first request
+	d            time.Duration // the duration of a lease
+	hotDecisions int64         // HotDecisions, or what a test has set
+	share        int64         // share, or what a test has set
+	seed         maphash.Seed
+	table        atomic.Pointer[[hotSets]hotSet] // allocated with the first request
 }
 
 // A hotSet fills one cache line of 64 bytes. A request for a key that is not hot reads no other.
@@ -63,7 +63,7 @@ type HotKey struct {
 }
 
 func newHotKeys(d time.Duration) *hotKeys {
-	return &hotKeys{d: d, asks: HotAsks, share: share, seed: maphash.MakeSeed()}
+	return &hotKeys{d: d, hotDecisions: HotDecisions, share: share, seed: maphash.MakeSeed()}
 }
 
 func (t *hotKeys) hash(key string) uint64 { return maphash.String(t.seed, key) }
@@ -129,7 +129,7 @@ func (t *hotKeys) count(set *hotSet, hash uint64, key string, by *limits.Set, no
 	default:
 		since, asks = tick, 1
 	}
-	if int64(asks) >= t.asks {
+	if int64(asks) >= t.hotDecisions {
 		if len(key) > maxHotKey {
 			return nil
 		}
@@ -143,7 +143,7 @@ func (t *hotKeys) count(set *hotSet, hash uint64, key string, by *limits.Set, no
 // add makes key hot. It returns nil if there is no room.
 func (t *hotKeys) add(set *hotSet, key string, by *limits.Set, now time.Duration) *HotKey {
 	added := &HotKey{key: strings.Clone(key), limits: by, last: now}
-	added.demand.add(now, t.d, t.asks-1, t.asks-1)
+	added.demand.add(now, t.d, t.hotDecisions-1, t.hotDecisions-1)
 	for i := range set.keys {
 		old := set.keys[i].Load()
 		if old != nil && old.limits == by && old.key == key {
@@ -164,8 +164,8 @@ func (h *HotKey) idle(now, d time.Duration) bool {
 	return now-h.last > d && h.exchange.Load() == nil
 }
 
-// asked records requests for the key, and how many units they were admitted.
-func (h *HotKey) asked(now, d time.Duration, asks, units int64) {
+// countDecisions records requests for the key, and how many units they were admitted.
+func (h *HotKey) countDecisions(now, d time.Duration, asks, units int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.last = now
@@ -185,7 +185,7 @@ func (h *HotKey) wanted(now time.Duration, t *hotKeys) int64 {
 	defer h.mu.Unlock()
 	asks, units := h.demand.sum(now, t.d)
 	units = min(units, h.remaining/t.share, maxLeased)
-	if asks < t.asks || units < leastLeased {
+	if asks < t.hotDecisions || units < leastLeased {
 		return 0
 	}
 	return units
@@ -194,17 +194,17 @@ func (h *HotKey) wanted(now time.Duration, t *hotKeys) int64 {
 // demand counts the requests for a key within the last d, and the units that they were admitted. Each
 // element counts one eighth of d: the present eighth, and the seven before it.
 type demand [8]struct {
-	eighth      int64 // which one, counted from the clock's origin
-	asks, units int64
+	eighth           int64 // which one, counted from the clock's origin
+	decisions, units int64
 }
 
 func (m *demand) add(now, d time.Duration, asks, units int64) {
 	eighth := int64(now / (d / 8))
 	e := &m[eighth%8]
 	if e.eighth != eighth {
-		e.eighth, e.asks, e.units = eighth, 0, 0
+		e.eighth, e.decisions, e.units = eighth, 0, 0
 	}
-	e.asks += asks
+	e.decisions += asks
 	e.units += units
 }
 
@@ -212,7 +212,7 @@ func (m *demand) sum(now, d time.Duration) (asks, units int64) {
 	eighth := int64(now / (d / 8))
 	for _, e := range m {
 		if eighth-e.eighth < 8 {
-			asks += e.asks
+			asks += e.decisions
 			units += e.units
 		}
 	}

@@ -24,7 +24,7 @@ func TestHotKeys(t *testing.T) {
 			asks++
 			h = table.count(table.set(table.hash("k")), table.hash("k"), "k", by, now)
 		}
-		if (h != nil) != hot || hot && asks != HotAsks {
+		if (h != nil) != hot || hot && asks != HotDecisions {
 			t.Errorf("asked every %v: hot after %d requests: %v", gap, asks, h != nil)
 		}
 		if found := table.set(table.hash("k")).find("k", by); found != h {
@@ -42,7 +42,7 @@ func TestHotKeysShareCounters(t *testing.T) {
 	table, by := newHotKeys(hotFor), &limits.Set{}
 	hash := table.hash("k")
 	other := hash ^ 1<<63 // with another tag
-	for range HotAsks {
+	for range HotDecisions {
 		for range 3 {
 			if table.count(table.set(hash), hash, "k", by, time.Hour) != nil {
 				return
@@ -52,7 +52,7 @@ func TestHotKeysShareCounters(t *testing.T) {
 			t.Fatal("the other key is hot")
 		}
 	}
-	t.Errorf("not hot after %d requests, with %d for the other", 3*HotAsks, HotAsks)
+	t.Errorf("not hot after %d requests, with %d for the other", 3*HotDecisions, HotDecisions)
 }
 
 // TestHotKeysBounded requests more keys than the table holds: hot keys stay, and idle ones make room.
@@ -61,7 +61,7 @@ func TestHotKeysBounded(t *testing.T) {
 	heat := func(prefix string, keys int, now time.Duration) (hot int) {
 		for i := range keys {
 			key := fmt.Sprint(prefix, i)
-			for range HotAsks {
+			for range HotDecisions {
 				if h := table.count(table.set(table.hash(key)), table.hash(key), key, by, now); h != nil {
 					hot++
 					break
@@ -82,7 +82,7 @@ func TestHotKeysBounded(t *testing.T) {
 		t.Errorf("%d keys are hot after the others were idle", later)
 	}
 	long := string(make([]byte, maxHotKey+1))
-	for range 2 * HotAsks {
+	for range 2 * HotDecisions {
 		if table.count(table.set(table.hash(long)), table.hash(long), long, by, 3*time.Hour) != nil {
 			t.Fatal("a long key is kept")
 		}
@@ -103,7 +103,7 @@ func TestCloseWaits(t *testing.T) {
 			ls := New(Config{Duration: hotFor}, take, func([]*Closed) []*Closed { return nil }, Events{Closed: func(int64, int64) { time.Sleep(time.Second) }})
 			h := &HotKey{remaining: 1000}
 			if exchange {
-				h.asked(ls.Now().Mono, ls.d, 10, 10)
+				h.countDecisions(ls.Now().Mono, ls.d, 10, 10)
 				ls.Exchange(t.Context(), h, 1, nil, ls.Now())
 			} else {
 				le := &Lease{hot: h, lasts: ls.d, units: 1}
@@ -158,7 +158,7 @@ func TestExchange(t *testing.T) {
 			settle := func([]*Closed) []*Closed { time.Sleep(settles); settled++; return nil }
 			ls := New(Config{Duration: hotFor}, take, settle, Events{Closed: func(int64, int64) {}})
 			h := &HotKey{remaining: c.remaining}
-			h.asked(ls.Now().Mono, ls.d, 10, 10)
+			h.countDecisions(ls.Now().Mono, ls.d, 10, 10)
 			last := &Lease{hot: h, lasts: ls.d, units: 2}
 			last.state.Store(uint64(c.left))
 			h.lease.Store(last)
@@ -193,7 +193,7 @@ func TestExchangeEnds(t *testing.T) {
 		}
 		ls, h := New(Config{Duration: hotFor}, take, nil, Events{}), &HotKey{remaining: 1000}
 		for i := range 2 {
-			h.asked(ls.Now().Mono, ls.d, 10, 10)
+			h.countDecisions(ls.Now().Mono, ls.d, 10, 10)
 			ls.Exchange(t.Context(), h, 1, nil, ls.Now())
 			if ended := ls.Awaited(h, 1); ended == nil {
 				t.Error("nothing to wait for")

@@ -55,7 +55,7 @@ func (le *Lease) Sent() Instant { return le.sent }
 
 // SettleHandles returns the handles for a settlement of the lease that is sent at now.
 func (le *Lease) SettleHandles(now Instant) []algorithm.Handle {
-	return algorithm.MarkExpired(le.hot.limits.Members, le.Handles, now.Since(le.granted).Microseconds(), le.lasts.Microseconds())
+	return algorithm.MarkExpired(le.hot.limits.Limits, le.Handles, now.Since(le.granted).Microseconds(), le.lasts.Microseconds())
 }
 
 // Age returns how long ago Redis answered the request for the lease.
@@ -88,7 +88,7 @@ func (le *Lease) Answers(to []algorithm.Answer, before int64) []algorithm.Answer
 }
 
 // The state of a lease is one word: units that are left, units given to Reserve, whose Settle
-// charges them apart from the lease, how often it was asked, up to maxAsks, and whether it is
+// charges them apart from the lease, how many decisions it made, up to maxDecisions, and whether it is
 // closed.
 const (
 	// The state of a lease is one word, from its lowest bit:
@@ -101,13 +101,13 @@ const (
 	maxLeased    = 1<<unitBits - 1
 	reservedUnit = 1 << unitBits
 	ask          = 1 << (2 * unitBits)
-	maxAsks      = 15
+	maxDecisions = 15
 	leaseClosed  = 1 << 63
 )
 
-func leftIn(state uint64) int64     { return int64(state & maxLeased) }
-func reservedIn(state uint64) int64 { return int64(state >> unitBits & maxLeased) }
-func asksIn(state uint64) int64     { return int64(state >> (2 * unitBits) & maxAsks) }
+func leftIn(state uint64) int64      { return int64(state & maxLeased) }
+func reservedIn(state uint64) int64  { return int64(state >> unitBits & maxLeased) }
+func decisionsIn(state uint64) int64 { return int64(state >> (2 * unitBits) & maxDecisions) }
 
 // take takes n units, to spend or to reserve. It returns how many were taken before. ok is false if fewer
 // than n are left, or if the lease is closed.
@@ -122,7 +122,7 @@ func (le *Lease) take(n int64, reserve bool) (before int64, ok bool) {
 		if reserve {
 			next += uint64(n) * reservedUnit
 		}
-		if asksIn(old) < maxAsks {
+		if decisionsIn(old) < maxDecisions {
 			next += ask
 		}
 		if le.state.CompareAndSwap(old, next) {

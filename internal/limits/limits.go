@@ -11,13 +11,13 @@ import (
 	"github.com/redislimit/redislimit/internal/redisstore"
 )
 
-// A Limit describes one limit as the program configured it.
-type Limit struct {
-	Kind    *algorithm.Kind
-	Numbers algorithm.Numbers
-	Name    string        // in Results
-	Key     string        // the end of the limit's Redis key
-	Hold    time.Duration // how long its units are held; 0 for the default
+// A Config describes one limit as the program configured it.
+type Config struct {
+	Kind         *algorithm.Kind
+	Numbers      algorithm.Numbers
+	Name         string        // in Results
+	Key          string        // the end of the limit's Redis key
+	HoldDuration time.Duration // how long its units are held; 0 for the default
 
 	// Unlimited makes the limit admit everything, and Zero makes it deny every cost except 0. Neither
 	// counts anything; Kind and Numbers only give a store a form in which it can be asked whether the key
@@ -25,11 +25,11 @@ type Limit struct {
 	Unlimited, Zero bool
 }
 
-// A Set is the limits of one limiter, in their order. Members, Names, Keys, Capacities and Windows have one
+// A Set is the limits of one limiter, in their order. Limits, Names, Keys, Capacities and Windows have one
 // element for each limit.
 type Set struct {
 	Limiter    string // the limiter's name
-	Members    []algorithm.Member
+	Limits     []algorithm.Limit
 	Names      []string
 	Keys       []string
 	Capacities []int64
@@ -48,22 +48,22 @@ type Set struct {
 	SlotTTL      time.Duration // the shortest time for which an InFlight limit holds a slot
 	ShortestHold time.Duration // the shortest time for which any limit holds units or slots
 
-	Server   *redisstore.Limits // the limits as Redis decides by them, or nil
+	Redis    *redisstore.Limits // the limits as Redis decides by them, or nil
 	Store    *redisstore.Store  // the Store that decides in Redis, or nil
 	Memory   *memory.Limits     // the limits as memory decides by them, or nil
 	Fallback *Set               // the limits that FailLocal decides by, or nil
 }
 
 // New returns the Set of a limiter's limits. It does not set Server, Store, Memory and Fallback.
-func New(limiter string, limits []Limit) *Set {
+func New(limiter string, limits []Config) *Set {
 	s := &Set{Limiter: limiter}
 	for _, l := range limits {
 		e := l.Kind.New(l.Numbers)
-		m := algorithm.Member{Kind: l.Kind, Evaluator: e, Hold: l.Hold.Microseconds()}
-		if l.Hold == 0 {
-			m.Hold = algorithm.DefaultHold(e)
+		m := algorithm.Limit{Kind: l.Kind, Evaluator: e, HoldDuration: l.HoldDuration.Microseconds()}
+		if l.HoldDuration == 0 {
+			m.HoldDuration = algorithm.DefaultHold(e)
 		}
-		held := micros(m.Hold)
+		held := micros(m.HoldDuration)
 		if l.Kind.Slots && (!s.Slots || held < s.SlotTTL) {
 			s.Slots, s.SlotTTL = true, held
 		}
@@ -80,7 +80,7 @@ func New(limiter string, limits []Limit) *Set {
 		case l.Zero:
 			capacity, s.Uncounted = 0, true
 		}
-		s.Members, s.Names, s.Keys = append(s.Members, m), append(s.Names, l.Name), append(s.Keys, l.Key)
+		s.Limits, s.Names, s.Keys = append(s.Limits, m), append(s.Names, l.Name), append(s.Keys, l.Key)
 		s.Capacities, s.Windows = append(s.Capacities, capacity), append(s.Windows, micros(window))
 	}
 	return s
@@ -109,11 +109,11 @@ func (s *Set) DeniedFor(answers []algorithm.Answer, n int64) time.Duration {
 	}
 	longest := int64(0)
 	for i, a := range answers {
-		if !a.Admits && s.Members[i].Slots {
+		if !a.Admits && s.Limits[i].Slots {
 			return 0
 		}
 		if !a.Admits {
-			longest = max(longest, s.Members[i].DeniedFor(a.Observation, n, a.Held))
+			longest = max(longest, s.Limits[i].DeniedFor(a.Observation, n, a.Held))
 		}
 	}
 	return micros(min(longest, maxDenied.Microseconds()))

@@ -51,9 +51,9 @@ type Denial struct {
 	RetryAfter time.Duration  // the longest Duration means never
 	Held       bool           // the denial may be over at any time, when somebody gives units back
 
-	// Limit, Window and Drains describe how units become free after that: Limit units in each Window, one
+	// Count, Window and Drains describe how units become free after that: Count units in each Window, one
 	// by one if Drains is set, and otherwise all at once. A Window of 0 means that this is not known.
-	Limit  int64
+	Count  int64
 	Window time.Duration
 	Drains bool
 
@@ -67,12 +67,12 @@ func (d *Denial) soon() bool { return d.Held || d.RetryAfter == never }
 // over returns the earliest instant at which a line whose callers want units in total has been admitted.
 func (d *Denial) over(units int64) time.Time {
 	over := d.At.Add(d.RetryAfter)
-	if d.Window == 0 || d.Limit == 0 {
+	if d.Window == 0 || d.Count == 0 {
 		return over
 	}
-	windows := float64(units-d.units) / float64(d.Limit)
+	windows := float64(units-d.units) / float64(d.Count)
 	if !d.Drains {
-		windows = float64((units - 1) / d.Limit)
+		windows = float64((units - 1) / d.Count)
 	}
 	return over.Add(time.Duration(min(windows*float64(d.Window), 1e18)))
 }
@@ -127,10 +127,10 @@ type line struct {
 type waiter struct {
 	Caller
 
-	line   *line
-	asks   bool          // whether it has its turn
-	turn   chan struct{} // receives an element when the waiter gets its turn
-	waited bool          // whether it has waited, for its turn or to ask again
+	line    *line
+	hasTurn bool          // whether it has its turn
+	turn    chan struct{} // receives an element when the waiter gets its turn
+	waited  bool          // whether it has waited, for its turn or to ask again
 }
 
 func (c *Caller) name() name { return name{c.Key, c.BanOnly} }
@@ -260,8 +260,8 @@ func (q *line) turnsLocked(remaining int64) {
 			return
 		}
 		remaining -= w.Units
-		if !w.asks {
-			w.asks = true
+		if !w.hasTurn {
+			w.hasTurn = true
 			w.turn <- struct{}{}
 		}
 	}
@@ -313,7 +313,7 @@ func (ls *Lines) denied(w *waiter, d *Denial) (first bool) {
 	defer ls.mu.Unlock()
 	q := w.line
 	if q.waiters[0] != w {
-		w.asks = false
+		w.hasTurn = false
 		return false
 	}
 	d.units, d.pause = w.Units, d.RetryAfter

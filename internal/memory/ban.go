@@ -7,7 +7,7 @@ import (
 
 // banLimits are the limits of every entry that stores a ban. All limits of a limiter share the ban of a
 // key.
-var banLimits = NewLimits([]algorithm.Member{algorithm.BanMember}, []string{""}, nil)
+var banLimits = NewLimits([]algorithm.Limit{algorithm.BanLimit}, []string{""}, nil)
 
 // banKey returns the key of the entry that stores the ban of k. It never equals a stateKey.
 func banKey(k string) string { return "\x00b" + key.Local(k) }
@@ -30,11 +30,11 @@ func (s *shard) banState(k string, now int64) *algorithm.State {
 	return &e.states[0]
 }
 
-// Hold decides like Decide, but holds n units instead of charging them: the units of every limit if the
+// DecideHold decides like Decide, but holds n units instead of charging them: the units of every limit if the
 // operation of c is OpReserve, and otherwise only slots. It writes the handles of these units to c.Handles,
-// unless that is nil. For limits with bans, Hold returns the ban of k; if k was banned before, Hold
+// unless that is nil. For limits with bans, DecideHold returns the ban of k; if k was banned before, DecideHold
 // evaluates nothing.
-func (m *Store) Hold(l *Limits, k string, c algorithm.HoldCall, answers []algorithm.Answer) (ban algorithm.Ban, admitted bool) {
+func (m *Store) DecideHold(l *Limits, k string, c algorithm.Operation, answers []algorithm.Answer) (ban algorithm.Ban, admitted bool) {
 	s, stored, now := m.lock(k)
 	defer s.Unlock()
 	if l.bans != nil {
@@ -53,8 +53,8 @@ func (m *Store) Hold(l *Limits, k string, c algorithm.HoldCall, answers []algori
 	}
 	from, bans := int64(0), false
 	e := s.find(stored, l, now)
-	for i := range l.members {
-		if until, denies := l.members[i].Bars(l.state(e, i, now), now, c.N); denies {
+	for i := range l.limits {
+		if until, denies := l.limits[i].Bars(l.state(e, i, now), now, c.N); denies {
 			from, bans = max(from, until), true
 		}
 	}

@@ -9,19 +9,19 @@ import (
 
 // Limits are the limits of a limiter in the form in which a Store decides.
 type Limits struct {
-	members []algorithm.Member
-	keys    []string          // one for each limit; limits with the same key share their state, even if their numbers differ
-	joined  string            // keys as one string, to compare them quickly
-	unused  []algorithm.State // the states of a key that has no entry
-	bans    algorithm.Bans
+	limits []algorithm.Limit
+	keys   []string          // one for each limit; limits with the same key share their state, even if their numbers differ
+	joined string            // keys as one string, to compare them quickly
+	unused []algorithm.State // the states of a key that has no entry
+	bans   algorithm.Bans
 }
 
-// NewLimits returns the Limits of members. keys has one key for each member: the part of its Redis key that
+// NewLimits prepares limits for a Store. keys has one key for each limit: the part of its Redis key that
 // follows the user's key.
-func NewLimits(members []algorithm.Member, keys []string, bans algorithm.Bans) *Limits {
+func NewLimits(limits []algorithm.Limit, keys []string, bans algorithm.Bans) *Limits {
 	return &Limits{
-		members: members, keys: keys, joined: strings.Join(keys, "\x00"), bans: bans,
-		unused: make([]algorithm.State, len(members)),
+		limits: limits, keys: keys, joined: strings.Join(keys, "\x00"), bans: bans,
+		unused: make([]algorithm.State, len(limits)),
 	}
 }
 
@@ -32,19 +32,19 @@ func (l *Limits) state(e *entry, i int, now int64) *algorithm.State {
 	switch {
 	case e == nil:
 		return &l.unused[i]
-	case e.limits == l || !l.members[i].Delays:
+	case e.limits == l || !l.limits[i].Delays:
 		return &e.states[i]
 	}
 	seen := e.states[i].Seen()
-	l.members[i].Adopt(&seen, e.limits.members[i].Evaluator, now)
+	l.limits[i].Adopt(&seen, e.limits.limits[i].Evaluator, now)
 	return &seen
 }
 
 // evaluate writes the answer of each limit to answers, and reports whether all admit n.
 func (l *Limits) evaluate(e *entry, now, n int64, answers []algorithm.Answer) bool {
 	admits := true
-	for i := range l.members {
-		answers[i].Evaluate(l.members[i].Evaluator, l.state(e, i, now), now, n)
+	for i := range l.limits {
+		answers[i].Evaluate(l.limits[i].Evaluator, l.state(e, i, now), now, n)
 		admits = admits && answers[i].Admits
 	}
 	return admits
@@ -56,33 +56,33 @@ func (l *Limits) adopt(e *entry, now int64) {
 	if e.limits == l {
 		return
 	}
-	for i := range l.members {
-		l.members[i].Adopt(&e.states[i], e.limits.members[i].Evaluator, now)
+	for i := range l.limits {
+		l.limits[i].Adopt(&e.states[i], e.limits.limits[i].Evaluator, now)
 	}
 	e.limits = l
 }
 
 // A kept is the state of a limit that does not belong to its entry's current limits.
 type kept struct {
-	member algorithm.Member
-	key    string
-	state  algorithm.State
+	limit algorithm.Limit
+	key   string
+	state algorithm.State
 }
 
 // rearrange puts the states of e into the order of l, whose keys differ from those of e's limits. States of
 // limits that l does not have are kept until they are unused again.
 func (e *entry) rearrange(l *Limits, now int64) {
 	all := e.kept
-	for i, m := range e.limits.members {
+	for i, m := range e.limits.limits {
 		all = append(all, kept{m, e.limits.keys[i], e.states[i]})
 	}
-	members, states := slices.Clone(l.members), make([]algorithm.State, len(l.members))
+	members, states := slices.Clone(l.limits), make([]algorithm.State, len(l.limits))
 	for i, key := range l.keys {
 		if at := slices.IndexFunc(all, func(k kept) bool { return k.key == key }); at >= 0 {
-			members[i], states[i] = all[at].member, all[at].state
+			members[i], states[i] = all[at].limit, all[at].state
 			all = slices.Delete(all, at, at+1)
 		}
 	}
-	e.kept = slices.DeleteFunc(all, func(k kept) bool { return k.member.ResetAt(&k.state) <= now })
+	e.kept = slices.DeleteFunc(all, func(k kept) bool { return k.limit.ResetAt(&k.state) <= now })
 	e.limits, e.states = NewLimits(members, l.keys, l.bans), states
 }

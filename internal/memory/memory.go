@@ -97,14 +97,14 @@ func (m *Store) Decide(l *Limits, k string, n int64, charge bool, answers []algo
 		e = s.add(k, l, now)
 	}
 	l.adopt(e, now)
-	for i := range l.members {
-		l.members[i].Charge(&e.states[i], &answers[i], n)
+	for i := range l.limits {
+		l.limits[i].Charge(&e.states[i], &answers[i], n)
 	}
 }
 
 // hold evaluates the limits of l, and if all admit, holds or charges the units of c. It writes the handles
 // to c.Handles.
-func (s *shard) hold(l *Limits, k string, now int64, c algorithm.HoldCall, answers []algorithm.Answer) bool {
+func (s *shard) hold(l *Limits, k string, now int64, c algorithm.Operation, answers []algorithm.Answer) bool {
 	e := s.find(k, l, now)
 	n, op, handles := c.N, c.Op, c.Handles
 	if !l.evaluate(e, now, n, answers) {
@@ -113,38 +113,38 @@ func (s *shard) hold(l *Limits, k string, now int64, c algorithm.HoldCall, answe
 	if e == nil {
 		e = s.add(k, l, now)
 	}
-	for i, member := range l.members {
-		if member.Slots || op == algorithm.OpReserve && !member.Delays {
-			handles[i] = member.Reserve(&e.states[i], now, n)
+	for i, limit := range l.limits {
+		if limit.Slots || op == algorithm.OpReserve && !limit.Delays {
+			handles[i] = limit.Reserve(&e.states[i], now, n)
 		} else {
 			l.adopt(e, now)
-			handles[i] = member.Acquire(&e.states[i], &answers[i], n)
+			handles[i] = limit.Acquire(&e.states[i], &answers[i], n)
 		}
 	}
 	return true
 }
 
 // End ends what is held or charged, as the operation of c says: OpSettle, OpRefund or OpRelease.
-func (m *Store) End(l *Limits, k string, c algorithm.HoldCall) {
+func (m *Store) End(l *Limits, k string, c algorithm.Operation) {
 	s, k, now := m.lock(k)
 	defer s.Unlock()
 	e := s.find(k, l, now)
 	if e == nil {
-		if c.Op != algorithm.OpSettle || c.M == 0 {
+		if c.Op != algorithm.OpSettle || c.Actual == 0 {
 			return
 		}
 		e = s.add(k, l, now)
 	}
-	for i, member := range l.members {
+	for i, limit := range l.limits {
 		state, handle := &e.states[i], c.Handles[i]
 		switch {
-		case member.Slots:
-			member.Settle(state, now, c.N, 0, handle)
-		case c.Op == algorithm.OpRefund, c.Op == algorithm.OpSettle && member.Delays && c.M == 0:
+		case limit.Slots:
+			limit.Settle(state, now, c.N, 0, handle)
+		case c.Op == algorithm.OpRefund, c.Op == algorithm.OpSettle && limit.Delays && c.Actual == 0:
 			l.adopt(e, now)
-			member.Refund(state, now, c.N, handle)
-		case c.Op == algorithm.OpSettle && !member.Delays:
-			member.Settle(state, now, c.N, c.M, handle)
+			limit.Refund(state, now, c.N, handle)
+		case c.Op == algorithm.OpSettle && !limit.Delays:
+			limit.Settle(state, now, c.N, c.Actual, handle)
 		}
 	}
 }
@@ -160,17 +160,17 @@ func (m *Store) Renew(l *Limits, k string, n int64, handles []algorithm.Handle) 
 	s, k, now := m.lock(k)
 	defer s.Unlock()
 	e := s.find(k, l, now)
-	for i, member := range l.members {
-		if member.Slots {
+	for i, limit := range l.limits {
+		if limit.Slots {
 			renewed[i] = algorithm.Handle{}
 		}
-		if e == nil || member.Delays {
+		if e == nil || limit.Delays {
 			continue
 		}
 		if m.clock == nil {
-			member.Expire(&e.states[i], now)
+			limit.Expire(&e.states[i], now)
 		}
-		if handle, ok := member.Renew(&e.states[i], now, n, handles[i]); ok {
+		if handle, ok := limit.Renew(&e.states[i], now, n, handles[i]); ok {
 			renewed[i] = handle
 		}
 	}
@@ -186,8 +186,8 @@ func (m *Store) Reset(l *Limits, k string) {
 		return
 	}
 	held := false
-	for i, member := range l.members {
-		held = member.Reset(&e.states[i], now) || held
+	for i, limit := range l.limits {
+		held = limit.Reset(&e.states[i], now) || held
 	}
 	if !held {
 		e.states = make([]algorithm.State, len(e.states))

@@ -17,17 +17,19 @@ func (faulty) Evaluate(*algorithm.State, int64, int64) (algorithm.Observation, b
 // decided.
 func TestPanicHoldsNoLock(t *testing.T) {
 	t.Parallel()
-	well := algorithm.Member{
-		Kind: algorithm.FixedWindow, Evaluator: algorithm.FixedWindow.New(algorithm.Numbers{Count: 1, Period: 3600e6}), Hold: 60e6,
+	well := algorithm.Limit{
+		Kind: algorithm.FixedWindow, Evaluator: algorithm.FixedWindow.New(algorithm.Numbers{Count: 1, Period: 3600e6}), HoldDuration: 60e6,
 	}
 	ill := well
 	ill.Evaluator = faulty{well.Evaluator}
-	m, by, answers := New(1, nil), NewLimits([]algorithm.Member{ill}, []string{"a"}, nil), make([]algorithm.Answer, 1)
-	call := algorithm.HoldCall{Op: algorithm.OpReserve, N: 1, Handles: make([]algorithm.Handle, 1)}
+	m, by, answers := New(1, nil), NewLimits([]algorithm.Limit{ill}, []string{"a"}, nil), make([]algorithm.Answer, 1)
+	call := algorithm.Operation{Op: algorithm.OpReserve, N: 1, Handles: make([]algorithm.Handle, 1)}
 	for name, panics := range map[string]func(){
 		"Decide": func() { m.Decide(by, "k", 1, true, answers) },
-		"Hold":   func() { m.Hold(by, "k", call, answers) },
-		"End":    func() { m.End(by, "k", algorithm.HoldCall{Op: algorithm.OpSettle, N: 1, M: 2, Handles: call.Handles}) },
+		"Hold":   func() { m.DecideHold(by, "k", call, answers) },
+		"End": func() {
+			m.End(by, "k", algorithm.Operation{Op: algorithm.OpSettle, N: 1, Actual: 2, Handles: call.Handles})
+		},
 	} {
 		func() {
 			defer func() {
@@ -41,7 +43,7 @@ func TestPanicHoldsNoLock(t *testing.T) {
 			t.Fatalf("after a panic of %s the lock is held", name)
 		}
 		m.shards[0].Unlock()
-		m.Decide(NewLimits([]algorithm.Member{well}, []string{"a"}, nil), name, 1, true, answers)
+		m.Decide(NewLimits([]algorithm.Limit{well}, []string{"a"}, nil), name, 1, true, answers)
 		if !answers[0].Admits {
 			t.Errorf("after a panic of %s: %+v", name, answers)
 		}

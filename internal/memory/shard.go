@@ -77,8 +77,8 @@ func (s *shard) add(key string, l *Limits, now int64) *entry {
 	}
 	e := &entry{limits: l, key: key, index: len(s.list)}
 	e.states = e.inline[:]
-	if len(l.members) > len(e.inline) {
-		e.states = make([]algorithm.State, len(l.members))
+	if len(l.limits) > len(e.inline) {
+		e.states = make([]algorithm.State, len(l.limits))
 	}
 	s.entries[key] = e
 	s.list = append(s.list, e)
@@ -122,11 +122,11 @@ func (s *shard) remove(e *entry) {
 // resetAt returns the instant from which all limits are available in full.
 func (e *entry) resetAt() int64 {
 	var at int64
-	for i, l := range e.limits.members {
+	for i, l := range e.limits.limits {
 		at = max(at, l.ResetAt(&e.states[i]))
 	}
 	for i := range e.kept {
-		at = max(at, e.kept[i].member.ResetAt(&e.kept[i].state))
+		at = max(at, e.kept[i].limit.ResetAt(&e.kept[i].state))
 	}
 	return at
 }
@@ -134,11 +134,11 @@ func (e *entry) resetAt() int64 {
 // usage returns the largest Usage of any limit.
 func (e *entry) usage(now int64) float64 {
 	used := 0.0
-	for i, l := range e.limits.members {
+	for i, l := range e.limits.limits {
 		used = max(used, l.Usage(&e.states[i], now))
 	}
 	for i := range e.kept {
-		used = max(used, e.kept[i].member.Usage(&e.kept[i].state, now))
+		used = max(used, e.kept[i].limit.Usage(&e.kept[i].state, now))
 	}
 	return used
 }

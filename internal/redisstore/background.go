@@ -18,7 +18,7 @@ type Background struct {
 	Key    string
 	// Begin is called when the call is about to be sent, and returns what it asks for. It reports
 	// false if the call need not be sent any more.
-	Begin func() (algorithm.HoldCall, bool)
+	Begin func() (algorithm.Operation, bool)
 	// End, if it is not nil, is called after a Begin that reported true.
 	//
 	//	err is nil, handles are not   the new handles. A limit whose hold has ended keeps its handle; a limit
@@ -28,8 +28,8 @@ type Background struct {
 	End func(handles []algorithm.Handle, err error)
 }
 
-// RunAll sends all calls, and waits for the replies.
-func (s *Store) RunAll(ctx context.Context, all []Background) {
+// SendAll sends all calls, and waits for the replies.
+func (s *Store) SendAll(ctx context.Context, all []Background) {
 	byServer := make(map[*node][]Background)
 	for _, c := range all {
 		n := s.servers.of(ctx, s, c.Key)

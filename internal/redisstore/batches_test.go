@@ -80,7 +80,7 @@ func TestParts(t *testing.T) {
 			s := f.store(time.Second)
 			var members []*Call // two for each script
 			for _, op := range []algorithm.Op{algorithm.OpCharge, algorithm.OpCharge, algorithm.OpReserve, algorithm.OpReserve} {
-				members = append(members, NewCall(s.Limits, "k", algorithm.HoldCall{Op: op, N: 1}))
+				members = append(members, NewCall(s.Limits, "k", algorithm.Operation{Op: op, N: 1}))
 			}
 			plain, held := members[0], members[3]
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -113,7 +113,7 @@ func TestPartFailsOnce(t *testing.T) {
 		}
 		members := make([]*Call, 2*perScript)
 		for i := range members {
-			members[i] = NewCall(s.Limits, "k", algorithm.HoldCall{Op: algorithm.OpRenew, N: 1, Handles: make([]algorithm.Handle, 1)})
+			members[i] = NewCall(s.Limits, "k", algorithm.Operation{Op: algorithm.OpRenew, N: 1, Handles: make([]algorithm.Handle, 1)})
 		}
 		if err := s.send(t.Context(), s.servers.whole, members, batch.Place[*Call]{}, nil); err != nil {
 			t.Fatal(err)
@@ -172,7 +172,7 @@ func TestBatchAllocates(t *testing.T) {
 			members := make([]*Call, size)
 			return testing.AllocsPerRun(100, func() {
 				for i := range members {
-					members[i] = NewCall(s.Limits, "alice@example.com@192.0.2.17:8080", algorithm.HoldCall{Op: algorithm.OpCharge, N: 1})
+					members[i] = NewCall(s.Limits, "alice@example.com@192.0.2.17:8080", algorithm.Operation{Op: algorithm.OpCharge, N: 1})
 				}
 				if err := s.send(t.Context(), s.servers.whole, members, batch.Place[*Call]{}, nil); err != nil {
 					t.Fatal(err)
@@ -189,13 +189,13 @@ func TestBatchAllocates(t *testing.T) {
 // error, so that the call is not sent again forever.
 func TestUndoneAlone(t *testing.T) {
 	t.Parallel()
-	limit := algorithm.Member{Kind: algorithm.FixedWindow, Evaluator: algorithm.FixedWindow.New(algorithm.Numbers{Count: 10, Period: 60_000_000, Burst: 10})}
-	limits := NewLimits([]algorithm.Member{limit}, []string{"x"}, nil)
+	limit := algorithm.Limit{Kind: algorithm.FixedWindow, Evaluator: algorithm.FixedWindow.New(algorithm.Numbers{Count: 10, Period: 60_000_000, Burst: 10})}
+	limits := NewLimits([]algorithm.Limit{limit}, []string{"x"}, nil)
 	reply := []int64{2, 1, 0, 0, 0}
-	if err := NewCall(limits, "k", algorithm.HoldCall{Op: algorithm.OpCharge, N: 1}).decode(reply, nil, len(reply), true); !errors.Is(err, algorithm.ErrReply) {
+	if err := NewCall(limits, "k", algorithm.Operation{Op: algorithm.OpCharge, N: 1}).decode(reply, nil, len(reply), true); !errors.Is(err, algorithm.ErrReply) {
 		t.Errorf("alone: %v", err)
 	}
-	if err := NewCall(limits, "k", algorithm.HoldCall{Op: algorithm.OpCharge, N: 1}).decode(reply, nil, len(reply), false); !errors.Is(err, batch.ErrRetryAlone) {
+	if err := NewCall(limits, "k", algorithm.Operation{Op: algorithm.OpCharge, N: 1}).decode(reply, nil, len(reply), false); !errors.Is(err, batch.ErrRetryAlone) {
 		t.Errorf("one of several: %v", err)
 	}
 }

@@ -17,9 +17,9 @@ import (
 type Call struct {
 	Limits *Limits
 	Key    string
-	// HoldCall is what the call asks for. If Handles is not nil, the reply to a call that decides or
+	// Operation is what the call asks for. If Handles is not nil, the reply to a call that decides or
 	// renews overwrites it.
-	algorithm.HoldCall
+	algorithm.Operation
 
 	// Answers has one answer for each limit after a call that decides. After a ban that began
 	// before the call they are meaningless.
@@ -33,8 +33,8 @@ type Call struct {
 }
 
 // NewCall returns a Call about the user's key k.
-func NewCall(l *Limits, k string, c algorithm.HoldCall) *Call {
-	d := &Call{Limits: l, Key: k, HoldCall: c}
+func NewCall(l *Limits, k string, c algorithm.Operation) *Call {
+	d := &Call{Limits: l, Key: k, Operation: c}
 	d.self[0] = d
 	if c.Op > algorithm.OpReserve {
 		return d
@@ -64,7 +64,7 @@ func (d *Call) Ban() algorithm.Ban {
 // check ctx first.
 func (s *Store) Decide(ctx context.Context, d *Call) error {
 	if d.Handles != nil {
-		d.M = algorithm.NewHoldID() // slots can be freed by this id even if the reply is lost
+		d.HoldID = algorithm.NewHoldID() // slots can be freed by this id even if the reply is lost
 	}
 	return s.doWhenUp(ctx, d, s.deadlines.timer())
 }
@@ -103,16 +103,13 @@ func (s *Store) doThen(ctx context.Context, d *Call, ended func()) error {
 
 // Reset forgets everything that was charged to k, and keeps the units and slots that are held.
 func (s *Store) Reset(ctx context.Context, l *Limits, k string) error {
-	return s.doWhenUp(ctx, NewCall(l, k, algorithm.HoldCall{Op: algorithm.OpReset}), s.deadlines.timer())
+	return s.doWhenUp(ctx, NewCall(l, k, algorithm.Operation{Op: algorithm.OpReset}), s.deadlines.timer())
 }
 
 // Block bans k for the given number of microseconds. If atLeast is set, a ban that ends later stays
 // as it is. A duration of 0 ends the ban, and the next ban counts as the first.
 func (s *Store) Block(ctx context.Context, l *Limits, k string, lasts int64, atLeast bool) error {
-	c := algorithm.HoldCall{Op: algorithm.OpBlock, N: lasts}
-	if atLeast {
-		c.M = 1
-	}
+	c := algorithm.Operation{Op: algorithm.OpBlock, N: lasts, AtLeast: atLeast}
 	return s.doWhenUp(ctx, NewCall(l, k, c), s.deadlines.timer())
 }
 

@@ -34,10 +34,10 @@ type cleanups struct {
 // A cleanup is a call that frees the units and slots that another call holds. They expire at until;
 // after that the cleanup is useless.
 type cleanup struct {
-	limits *Limits
-	key    string
-	call   algorithm.HoldCall
-	until  time.Time
+	limits    *Limits
+	key       string
+	operation algorithm.Operation
+	until     time.Time
 }
 
 // freeUnclaimed frees the units and slots that d holds if nobody takes the reply, because the caller has
@@ -50,14 +50,14 @@ func (s *Store) freeUnclaimed(d *Call, err error) {
 	}
 	longest := int64(0)
 	for _, m := range d.Limits.limits {
-		longest = max(longest, m.Hold)
+		longest = max(longest, m.HoldDuration)
 	}
 	s.freeLater(d, call, time.Duration(longest)*time.Microsecond)
 }
 
 // freeLater makes a call about the key of d in the background, once. It gives up if the call cannot be
 // sent within the given time.
-func (s *Store) freeLater(d *Call, call algorithm.HoldCall, within time.Duration) {
+func (s *Store) freeLater(d *Call, call algorithm.Operation, within time.Duration) {
 	s.cleanups.add(s, cleanup{d.Limits, d.Key, call, time.Now().Add(within)})
 }
 
@@ -71,18 +71,18 @@ func (s *Store) callerLeft(d *Call, err error) {
 
 // undo returns the call that frees what d holds after d ended with err. It returns false if d holds
 // nothing.
-func (d *Call) undo(err error) (call algorithm.HoldCall, holds bool) {
+func (d *Call) undo(err error) (call algorithm.Operation, holds bool) {
 	if d.Handles == nil || d.Op != algorithm.OpCharge && d.Op != algorithm.OpReserve {
 		return call, false
 	}
-	call = algorithm.HoldCall{Op: algorithm.OpRelease, N: d.N, Handles: make([]algorithm.Handle, len(d.Limits.limits))}
+	call = algorithm.Operation{Op: algorithm.OpRelease, N: d.N, Handles: make([]algorithm.Handle, len(d.Limits.limits))}
 	if err != nil {
 		if !replyLost(err) {
 			return call, false
 		}
 		for i, m := range d.Limits.limits {
 			if m.Slots {
-				call.Handles[i], holds = algorithm.Handle{A: d.M, B: 1}, true
+				call.Handles[i], holds = algorithm.Handle{A: d.HoldID, B: 1}, true
 			}
 		}
 		return call, holds
@@ -195,12 +195,12 @@ func (cs *cleanups) free(s *Store) {
 		sent := make([]bool, len(all))
 		calls := make([]Background, len(all))
 		for i, l := range all {
-			calls[i] = Background{Limits: l.limits, Key: l.key, Begin: func() (algorithm.HoldCall, bool) {
+			calls[i] = Background{Limits: l.limits, Key: l.key, Begin: func() (algorithm.Operation, bool) {
 				sent[i] = true
-				return l.call, time.Now().Before(l.until)
+				return l.operation, time.Now().Before(l.until)
 			}}
 		}
-		s.RunAll(context.Background(), calls)
+		s.SendAll(context.Background(), calls)
 
 		now, later, closed := time.Now(), []cleanup(nil), s.closed()
 		for i, l := range all {

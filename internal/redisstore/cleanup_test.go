@@ -56,12 +56,12 @@ func (c *freeing) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPi
 // leave returns a Store after callers have left it: in each goroutine, the number each of calls, whose
 // replies are lost.
 func (c *freeing) leave(goroutines, each int) *Store {
-	limit := algorithm.Member{Kind: algorithm.InFlight, Evaluator: algorithm.InFlight.New(algorithm.Numbers{Burst: 10}), Hold: 1e7}
-	limits := NewLimits([]algorithm.Member{limit}, []string{"x"}, nil)
+	limit := algorithm.Limit{Kind: algorithm.InFlight, Evaluator: algorithm.InFlight.New(algorithm.Numbers{Burst: 10}), HoldDuration: 1e7}
+	limits := NewLimits([]algorithm.Limit{limit}, []string{"x"}, nil)
 	s := NewStore(c, Config{Prefix: "rl", Limiter: "x", Limits: limits, Timeout: time.Minute, MaxBatch: 1})
 	check.Together(goroutines, func(int) {
 		for range each {
-			d := NewCall(limits, "k", algorithm.HoldCall{Op: algorithm.OpCharge, N: 1, M: 7, Handles: make([]algorithm.Handle, 1)})
+			d := NewCall(limits, "k", algorithm.Operation{Op: algorithm.OpCharge, N: 1, HoldID: 7, Handles: make([]algorithm.Handle, 1)})
 			s.freeUnclaimed(d, &batch.HookError{})
 		}
 	})
@@ -100,7 +100,7 @@ func TestLeftBehindClosed(t *testing.T) {
 	client := &freeing{}
 	s := client.leave(0, 0)
 	s.Close()
-	d := NewCall(s.Limits, "k", algorithm.HoldCall{Op: algorithm.OpCharge, N: 1, M: 7, Handles: make([]algorithm.Handle, 1)})
+	d := NewCall(s.Limits, "k", algorithm.Operation{Op: algorithm.OpCharge, N: 1, HoldID: 7, Handles: make([]algorithm.Handle, 1)})
 	s.freeUnclaimed(d, &batch.HookError{})
 	s.Close()
 	if n := client.sent.Load(); n != 1 {
@@ -150,8 +150,8 @@ func TestRenewalsInTime(t *testing.T) {
 			handles := []algorithm.Handle{{A: 7, B: 8}}
 			calls[i] = Background{
 				Limits: s.Limits, Key: "k",
-				Begin: func() (algorithm.HoldCall, bool) {
-					return algorithm.HoldCall{Op: algorithm.OpRenew, N: 1, Handles: handles}, true
+				Begin: func() (algorithm.Operation, bool) {
+					return algorithm.Operation{Op: algorithm.OpRenew, N: 1, Handles: handles}, true
 				},
 				End: func(_ []algorithm.Handle, err error) {
 					if err == nil {
@@ -161,7 +161,7 @@ func TestRenewalsInTime(t *testing.T) {
 			}
 		}
 		begun := time.Now()
-		s.RunAll(t.Context(), calls)
+		s.SendAll(t.Context(), calls)
 		if took := time.Since(begun); ended.Load() != renewals || took > left/2 {
 			t.Errorf("%d renewed, in %v, of which half is for a busy machine: want all in %v", ended.Load(), took, left/2)
 		}
@@ -182,10 +182,10 @@ func TestRenewalThatFails(t *testing.T) {
 		withFake(t, func(t *testing.T, f *fake) {
 			f.set(fails(err))
 			s := f.store(time.Second)
-			call := algorithm.HoldCall{Op: algorithm.OpRenew, N: 1, Handles: []algorithm.Handle{{A: 7, B: 8}}}
-			s.RunAll(t.Context(), []Background{{
+			call := algorithm.Operation{Op: algorithm.OpRenew, N: 1, Handles: []algorithm.Handle{{A: 7, B: 8}}}
+			s.SendAll(t.Context(), []Background{{
 				Limits: s.Limits, Key: "k",
-				Begin: func() (algorithm.HoldCall, bool) { return call, true },
+				Begin: func() (algorithm.Operation, bool) { return call, true },
 				End: func(handles []algorithm.Handle, got error) {
 					if !errors.Is(got, want) || want == nil && handles != nil {
 						t.Errorf("%v: %v, %v; want %v", err, handles, got, want)

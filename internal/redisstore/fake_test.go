@@ -204,7 +204,7 @@ func testConfig(timeout time.Duration) Config {
 	limit := algorithm.Numbers{Count: 100, Period: 60_000_000}
 	return Config{
 		Prefix: "rl", Limiter: "test", Timeout: timeout, MaxBatch: 1,
-		Limits: NewLimits([]algorithm.Member{{Kind: algorithm.FixedWindow, Evaluator: algorithm.FixedWindow.New(limit)}}, []string{"fixed"}, nil),
+		Limits: NewLimits([]algorithm.Limit{{Kind: algorithm.FixedWindow, Evaluator: algorithm.FixedWindow.New(limit)}}, []string{"fixed"}, nil),
 	}
 }
 
@@ -238,7 +238,7 @@ func (f *fake) store(timeout time.Duration) *tested {
 // decide makes a decision, and returns how long it took.
 func (s *tested) decide(ctx context.Context) (took time.Duration, err error) {
 	start := time.Now()
-	err = s.Decide(ctx, NewCall(s.Limits, "k", algorithm.HoldCall{Op: algorithm.OpCharge, N: 1}))
+	err = s.Decide(ctx, NewCall(s.Limits, "k", algorithm.Operation{Op: algorithm.OpCharge, N: 1}))
 	return time.Since(start), err
 }
 

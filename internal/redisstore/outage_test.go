@@ -582,7 +582,7 @@ func TestEndRefused(t *testing.T) {
 	t.Parallel()
 	withStore(t, time.Second, func(t *testing.T, f *fake, s *tested) {
 		f.set(fails(redisError("NOPERM no permission to run zrem")))
-		d := NewCall(s.Limits, "k", algorithm.HoldCall{Op: algorithm.OpRelease, N: 1, Handles: make([]algorithm.Handle, 1)})
+		d := NewCall(s.Limits, "k", algorithm.Operation{Op: algorithm.OpRelease, N: 1, Handles: make([]algorithm.Handle, 1)})
 		if err := s.End(t.Context(), d, nil); err == nil {
 			t.Error("it did not fail")
 		}

@@ -56,7 +56,7 @@ type Store struct {
 	Config
 
 	servers *Servers
-	limits  []algorithm.Member // the limits of the limiter, or of all limiters if Together made the Store
+	limits  []algorithm.Limit // the limits of the limiter, or of all limiters if Together made the Store
 	form    algorithm.Form
 	stores  []*Store // the Stores that decide together; otherwise only the Store itself
 
@@ -117,7 +117,7 @@ func (s *Store) init() {
 	s.script = newScript(algorithm.Script(s.limits, form), false)
 	form.Undeclared = s.servers.cluster != nil // the keys of a batch have several hash slots
 	s.batchScript = newScript(algorithm.Script(s.limits, form), form.Undeclared)
-	form.Own = true // each call of a mixed batch brings its own constants
+	form.PerCallConstants = true // each call of a mixed batch brings its own constants
 	s.mixedScript = newScript(algorithm.Script(s.limits, form), form.Undeclared)
 	work := int64(0) // never 0: a limiter has a limit, and the Work of each is positive
 	for _, l := range s.limits {
@@ -164,13 +164,13 @@ func (s *Store) probe(ctx context.Context, client Client, k string) error {
 	limits, unique := slices.Clone(s.Limits.limits), strconv.FormatUint(rand.Uint64(), 36)
 	for i, m := range limits {
 		limits[i].Evaluator = m.New(algorithm.Numbers{Count: 1, Period: algorithm.MinHold, Burst: 1})
-		limits[i].Hold = algorithm.MinHold
+		limits[i].HoldDuration = algorithm.MinHold
 	}
 	l := NewLimits(limits, make([]string, len(limits)), s.Limits.bans)
 	for i, tail := range s.Limits.tails {
 		l.tails[i] = tail + "~probe-" + unique
 	}
-	d := NewCall(l, k, algorithm.HoldCall{Op: algorithm.OpCharge, N: 1})
+	d := NewCall(l, k, algorithm.Operation{Op: algorithm.OpCharge, N: 1})
 	script, args, keys := s.scriptOf(d.self[:])
 	_, err := script.eval(ctx, client, args, keys, s.Hooks.ScriptLoaded)
 	if reply := redis.Error(nil); errors.As(err, &reply) { // the script may have failed before it gave the keys a TTL

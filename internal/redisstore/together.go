@@ -131,7 +131,7 @@ func (d *Call) sameLimits(other *Call) bool {
 	return d == nil || d.Limits == other.Limits && d.next.sameLimits(other.next)
 }
 
-// asks reports whether d and other, which have the same limits, ask for the same decision.
-func (d *Call) asks(other *Call) bool {
-	return d == nil || d.N == other.N && d.Op == other.Op && d.Bans == other.Bans && d.next.asks(other.next)
+// sameDecision reports whether d and other, which have the same limits, ask for the same decision.
+func (d *Call) sameDecision(other *Call) bool {
+	return d == nil || d.N == other.N && d.Op == other.Op && d.Bans == other.Bans && d.next.sameDecision(other.next)
 }

@@ -22,22 +22,22 @@ func TestTogether(t *testing.T) {
 	cluster := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}})
 	t.Cleanup(func() { _, _, _ = one.Close(), other.Close(), cluster.Close() })
 	open := func(c Client, name string, timeout time.Duration, kinds ...*algorithm.Kind) Part {
-		var members []algorithm.Member
+		var members []algorithm.Limit
 		var names []string
 		for _, k := range kinds {
-			members = append(members, algorithm.Member{Kind: k, Evaluator: k.New(algorithm.Numbers{Count: 1, Burst: 1, Period: 1e6})})
+			members = append(members, algorithm.Limit{Kind: k, Evaluator: k.New(algorithm.Numbers{Count: 1, Burst: 1, Period: 1e6})})
 			names = append(names, k.Name)
 		}
 		limits := NewLimits(members, names, nil)
 		config := Config{Prefix: "rl", Limiter: name, Limits: limits, Timeout: timeout, MaxBatch: 1}
-		return Part{NewStore(c, config), NewCall(limits, "k", algorithm.HoldCall{Op: algorithm.OpCharge, N: 1})}
+		return Part{NewStore(c, config), NewCall(limits, "k", algorithm.Operation{Op: algorithm.OpCharge, N: 1})}
 	}
 	many := make([]*algorithm.Kind, algorithm.MaxLimits)
 	for i := range many {
 		many[i] = algorithm.GCRA
 	}
 	on := func(p Part, key string) Part {
-		return Part{p.Store, NewCall(p.Limits, key, p.HoldCall)}
+		return Part{p.Store, NewCall(p.Limits, key, p.Operation)}
 	}
 	a, b := open(one, "a", time.Second, algorithm.GCRA), open(one, "b", time.Second, algorithm.FixedWindow)
 	for name, c := range map[string]struct {

@@ -15,14 +15,14 @@ import (
 // Limits are the limits of a limiter, prepared as arguments of scripts. All Limits of one Store
 // have the same kinds of limits in the same order, with different numbers and names.
 type Limits struct {
-	limits   []algorithm.Member
-	tails    []string // how the Redis key of each limit ends after the user's key, such as "}:token-1m"; then the same for bans
-	unitCost []any    // the cost of one unit for all limits, as text
-	holds    []any    // how long units of each limit are held, as text
-	timed    bool     // a constant of a limit depends on the time
-	latest   atomic.Pointer[constants]
-	bans     algorithm.Bans
-	hasSlots bool // a limit is InFlight, so no call is a plain decision
+	limits        []algorithm.Limit
+	tails         []string // how the Redis key of each limit ends after the user's key, such as "}:token-1m"; then the same for bans
+	unitCost      []any    // the cost of one unit for all limits, as text
+	holdDurations []any    // how long units of each limit are held, as text
+	timed         bool     // a constant of a limit depends on the time
+	latest        atomic.Pointer[constants]
+	bans          algorithm.Bans
+	hasSlots      bool // a limit is InFlight, so no call is a plain decision
 }
 
 // constants contains the constants of all limits, as text. They apply to calls that are sent at or after
@@ -36,12 +36,12 @@ type constants struct {
 const banTail = "}:~ban"
 
 // NewLimits returns the Limits of a limiter. The Redis key of each limit ends with its name.
-func NewLimits(limits []algorithm.Member, names []string, bans algorithm.Bans) *Limits {
+func NewLimits(limits []algorithm.Limit, names []string, bans algorithm.Bans) *Limits {
 	l := &Limits{limits: limits, bans: bans}
 	l.latest.Store(l.newConstants(0))
 	for i, m := range limits {
 		l.tails = append(l.tails, "}:"+names[i])
-		l.holds = append(l.holds, strconv.FormatInt(m.Hold, 10))
+		l.holdDurations = append(l.holdDurations, strconv.FormatInt(m.HoldDuration, 10))
 		l.timed, l.hasSlots = l.timed || m.Moves, l.hasSlots || m.Slots
 		for _, cost := range m.Cost(nil, 1) {
 			l.unitCost = append(l.unitCost, fmt.Sprint(cost))
@@ -127,7 +127,7 @@ func (s *Store) scriptOf(calls []*Call) (script script, args []any, keys int) {
 	alike, mixed := true, false
 	for _, d := range calls {
 		args = s.appendKeys(args, d)
-		alike = alike && (!d.plain() || d.asks(last))
+		alike = alike && (!d.plain() || d.sameDecision(last))
 		mixed = mixed || !d.sameLimits(last)
 	}
 	keys, script = len(args)-scriptArgs, s.script // it declares its keys, so a Cluster redirects the call if the slot has moved
@@ -149,7 +149,7 @@ func (s *Store) scriptOf(calls []*Call) (script script, args []any, keys int) {
 
 // otherWidth and otherWidthEach estimate how many keys and arguments a call has: otherWidth, and
 // otherWidthEach more for each limit. A call that is not a plain decision has that many; see
-// [algorithm.HoldCall.Append].
+// [algorithm.Operation.Append].
 const (
 	otherWidth     = 3
 	otherWidthEach = 2
@@ -168,7 +168,7 @@ func (d *Call) appendConstants(args []any, now int64) []any {
 // mixed script the constants of the call follow.
 func (d *Call) appendCall(args []any, mixed bool, now int64) []any {
 	if !d.plain() {
-		args = d.Append(args, d.Limits.holds)
+		args = d.Append(args, d.Limits.holdDurations)
 	} else {
 		args = append(args, flag(d.Op == algorithm.OpCharge))
 		for o := d; o != nil; o = o.next {
@@ -229,7 +229,7 @@ func (d *Call) decode(numbers, banNumbers []int64, each int, lone bool) error {
 	}
 	for o := d; o != nil; o = o.next { // one limiter after the other
 		size := each * len(o.Limits.limits)
-		if err := algorithm.DecodeReply(numbers[:size], o.HoldCall, o.Limits.limits, o.Answers); err != nil {
+		if err := algorithm.DecodeReply(numbers[:size], o.Operation, o.Limits.limits, o.Answers); err != nil {
 			return err
 		}
 		numbers = numbers[size:]

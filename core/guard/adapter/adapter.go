@@ -52,7 +52,7 @@ func (a Adapter[N, H]) New(lim *core.Limiter, key keyfunc.Func, opts ...guard.Op
 	settings.Apply(&s, opts)
 	handlers := a.check(&s)
 	_, queue, units := inside.Core.NeedsEnd(lim)
-	alone := s.LimiterFor == nil && s.Members == nil
+	alone := s.LimiterFor == nil && s.AlsoLimits == nil
 	switch {
 	case queue && s.WaitUpTo > 0:
 		panic(fmt.Sprintf("guard: WaitUpTo: limiter %q has a LeakyBucket, which has requests wait in its own queue: bound that by core.Burst", lim.Name()))
@@ -67,7 +67,7 @@ func (a Adapter[N, H]) New(lim *core.Limiter, key keyfunc.Func, opts ...guard.Op
 		panic(fmt.Sprintf("%s: CountIf is that of %s: use guard.CountIf", a, s.Codes))
 	}
 	g := &Guard{limiter: lim, key: key, peer: keyfunc.Peer(), settings: s}
-	g.addMembers()
+	g.addAlsoLimits()
 	return g, handlers
 }
 

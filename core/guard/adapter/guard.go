@@ -21,11 +21,11 @@ const StatusClientGone = 499
 
 // A Guard decides about the requests that pass one middleware. It is safe for concurrent use.
 type Guard struct {
-	limiter  *core.Limiter
-	key      keyfunc.Func
-	peer     keyfunc.Func      // for requests that have neither this key nor the key of Fallback
-	settings settings.Settings // from the middleware's options
-	members  []*Guard          // one for each guard.AlsoLimit
+	limiter    *core.Limiter
+	key        keyfunc.Func
+	peer       keyfunc.Func      // for requests that have neither this key nor the key of Fallback
+	settings   settings.Settings // from the middleware's options
+	alsoLimits []*Guard          // one for each guard.AlsoLimit
 
 	wrongLimits                                               messages
 	noKeyLogged, negativeLogged, neverLogged, wrongCostLogged sync.Once
@@ -136,7 +136,7 @@ func (g *Guard) decide(r keyfunc.Request, h Header, v *Verdict) (key string) {
 	if !ok {
 		return ""
 	}
-	if slots, _, _ := inside.Core.NeedsEnd(v.limiter); slots && g.members == nil && v.state.holdsSlot(h, v.limiter, key) {
+	if slots, _, _ := inside.Core.NeedsEnd(v.limiter); slots && g.alsoLimits == nil && v.state.holdsSlot(h, v.limiter, key) {
 		inside.Core.WarnOnce(r.Context(), v.limiter, countedTwice)
 		return key // one request is in flight, not two: a second slot could make it wait for itself
 	}
@@ -144,9 +144,9 @@ func (g *Guard) decide(r keyfunc.Request, h Header, v *Verdict) (key string) {
 	if g.reserves() {
 		v.noteCost()
 	}
-	if g.members == nil {
-		g.ask(r.Context(), key, v)
-	} else if !g.askAll(r, key, v) {
+	if g.alsoLimits == nil {
+		g.decideOne(r.Context(), key, v)
+	} else if !g.decideTogether(r, key, v) {
 		return key
 	}
 	switch {
@@ -219,16 +219,16 @@ func (g *Guard) isWrong(ctx context.Context, v *Verdict, err error) bool {
 	return true
 }
 
-// ask makes the limiter decide, and records the outcome in v. The cost is charged at once, unless
+// decideOne makes the limiter decide, and records the outcome in v. The cost is charged at once, unless
 // it is known only when the response ends. There is a Permit or a Reservation only if something may
 // have to be given back, because it costs an allocation.
-func (g *Guard) ask(ctx context.Context, key string, v *Verdict) {
+func (g *Guard) decideOne(ctx context.Context, key string, v *Verdict) {
 	slots, queue, _ := inside.Core.NeedsEnd(v.limiter)
 	v.slots = slots
-	lim := g.asked(v.limiter)
+	lim := g.decider(v.limiter)
 	switch {
 	case g.settings.WaitUpTo > 0 && !g.settings.DryRun && !queue:
-		g.askAndWait(ctx, lim, key, v)
+		g.decideOrWait(ctx, lim, key, v)
 	case g.reserves():
 		v.takeReservation(lim.Reserve(ctx, key, v.cost))
 	case slots || queue:
@@ -238,8 +238,8 @@ func (g *Guard) ask(ctx context.Context, key string, v *Verdict) {
 	}
 }
 
-// askAndWait makes the limiter decide, and waits as long as the option WaitUpTo allows.
-func (g *Guard) askAndWait(ctx context.Context, lim *core.Limiter, key string, v *Verdict) {
+// decideOrWait makes the limiter decide, and waits as long as the option WaitUpTo allows.
+func (g *Guard) decideOrWait(ctx context.Context, lim *core.Limiter, key string, v *Verdict) {
 	w := hook.Waiting{Key: key, N: v.cost, UpTo: g.settings.WaitUpTo, Most: g.settings.MaxWaiting}
 	came := time.Now()
 	if g.reserves() {
@@ -250,11 +250,11 @@ func (g *Guard) askAndWait(ctx context.Context, lim *core.Limiter, key string, v
 	v.warnIfCutOff(ctx, time.Since(came))
 }
 
-// asked returns the limiter that makes the decisions of lim. With DryRun it is one whose denials
+// decider returns the limiter that makes the decisions of lim. With DryRun it is one whose denials
 // ban no key.
-func (g *Guard) asked(lim *core.Limiter) *core.Limiter {
+func (g *Guard) decider(lim *core.Limiter) *core.Limiter {
 	if g.settings.DryRun {
-		lim = inside.Core.Looking(lim)
+		lim = inside.Core.WithoutBans(lim)
 	}
 	return lim
 }
@@ -384,7 +384,7 @@ func (g *Guard) logNever(ctx context.Context, res *core.Result, cost int64) {
 	}
 	g.neverLogged.Do(func() {
 		attrs := []any{"limiter", res.LimiterName, "limit", res.LimitName, "capacity", res.Limit}
-		if g.members == nil { // a limiter of AlsoLimit may have another cost
+		if g.alsoLimits == nil { // a limiter of AlsoLimit may have another cost
 			attrs = append(attrs, "cost", cost)
 		}
 		g.limiter.Logger().WarnContext(ctx,

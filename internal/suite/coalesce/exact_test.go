@@ -103,7 +103,7 @@ func compare(t *testing.T, s *backend, seed uint64, variants ...limits.Variant) 
 				}
 			}
 			if i%5 == 2 { // its denials ban nobody
-				lim = inside.Core.Looking(lim)
+				lim = inside.Core.WithoutBans(lim)
 			}
 			if acquired[i] {
 				return requests[i].acquire(lim)

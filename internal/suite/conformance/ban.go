@@ -99,7 +99,7 @@ func whoIsBanned(t *testing.T, s Store, limit maker) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	looking := inside.Core.Looking(lim)
+	looking := inside.Core.WithoutBans(lim)
 	banned(t, allowN(t, looking, "k", 1), 0)
 	if res := allowN(t, lim, "k", 0); !res.Allowed {
 		t.Errorf("a cost of 0: %+v", res)

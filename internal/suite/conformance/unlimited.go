@@ -319,7 +319,7 @@ func unlimitedLease(t *testing.T, s Store) {
 	s.needsRedis(t, "leases are of Redis")
 	for _, more := range []core.Option{core.Options(), core.Ban(time.Minute)} {
 		lim := s.limiter(t, "lease", core.FixedWindow(core.PerHour(1e6)), core.Lease(time.Second), more,
-			inside.Core.Simulate(hook.Simulation{HotAsks: 2}))
+			inside.Core.Simulate(hook.Simulation{HotDecisions: 2}))
 		for _, l := range []*core.Limiter{with(t, lim, core.Unlimited()), with(t, lim, core.FixedWindow(core.PerHour(0)))} {
 			for range 20 {
 				if res := allowN(t, l, "k", 1); res.Source == core.SourceLease {

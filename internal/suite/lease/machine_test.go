@@ -42,9 +42,9 @@ func (h *history) boot(id int) *machine {
 	}
 	wrong := time.Duration(h.random.Int64N(int64(historyPeriods[0]))) - historyPeriods[0]/2 // by its clock it may be another window
 	clocks := inside.Core.Simulate(hook.Simulation{
-		Wall:    func() time.Time { return h.driven.Now().Add(wrong) },
-		Leases:  func() (wall, mono time.Duration) { return m.wall(), m.mono() },
-		HotAsks: int64(2 + h.random.IntN(2)), LeaseShare: int64(1 + h.random.IntN(3)),
+		Wall:         func() time.Time { return h.driven.Now().Add(wrong) },
+		Leases:       func() (wall, mono time.Duration) { return m.wall(), m.mono() },
+		HotDecisions: int64(2 + h.random.IntN(2)), LeaseShare: int64(1 + h.random.IntN(3)),
 	})
 	lim, err := core.New(m, "lease", limitOptions(h.with(m.count, 1), clocks, core.Lease(leased), core.FailClosed(),
 		core.Timeout(time.Minute), core.DenyCache(0), core.Hold(2*leased), core.MaxBatch(1))...)

@@ -161,7 +161,7 @@ func oneLimit(t *testing.T, of string, units int64) *world {
 	v := limits.Named(of)
 	w := newWorld(t, redistest.Server(t).Client(t), 1, v)
 	numbers := algorithm.Numbers{Count: units, Period: 10_000_000, Burst: units}
-	w.members, w.keys = []algorithm.Member{{Kind: v.Kind, Evaluator: v.Kind.New(numbers), Hold: 1_000_000}}, w.keys[:1]
+	w.members, w.keys = []algorithm.Limit{{Kind: v.Kind, Evaluator: v.Kind.New(numbers), HoldDuration: 1_000_000}}, w.keys[:1]
 	return w
 }
 
@@ -181,11 +181,11 @@ func TestSlotWithoutEnd(t *testing.T) {
 	t.Parallel()
 	client := redistest.Server(t).Client(t)
 	w := newWorld(t, client, 1, limits.Named("in_flight"))
-	three := algorithm.Member{Kind: algorithm.InFlight, Evaluator: algorithm.InFlight.New(algorithm.Numbers{Count: 3, Burst: 3}), Hold: 1_000_000}
-	w.members = []algorithm.Member{three}
+	three := algorithm.Limit{Kind: algorithm.InFlight, Evaluator: algorithm.InFlight.New(algorithm.Numbers{Count: 3, Burst: 3}), HoldDuration: 1_000_000}
+	w.members = []algorithm.Limit{three}
 	client.ZAdd(t.Context(), key, at(5000, "s1"), atScore(math.Inf(1), "s2"))
 	for i := range 3 {
-		w.hold(w.members, algorithm.HoldCall{Op: algorithm.OpReserve, N: 1, M: w.id(), Handles: make([]algorithm.Handle, 1)})
+		w.hold(w.members, algorithm.Operation{Op: algorithm.OpReserve, N: 1, HoldID: w.id(), Handles: make([]algorithm.Handle, 1)})
 		if taken := min(i+1, 2); len(w.older) != taken {
 			t.Errorf("%d slots were taken, want %d: %v", len(w.older), taken, client.ZRangeWithScores(t.Context(), key, 0, -1).Val())
 		}
@@ -200,7 +200,7 @@ func TestHoldOfQueue(t *testing.T) {
 	w.plant = "a hold beside 8 free places"
 	check.Need(t, text("FORM %d %d 0,8|H1 5 0 1 %d", begin+10_000_000, begin, begin+5_000_000)(w).Err())
 	for range 12 {
-		w.hold(w.members, algorithm.HoldCall{Op: algorithm.OpCharge, N: 1, M: w.id(), Handles: make([]algorithm.Handle, 1)})
+		w.hold(w.members, algorithm.Operation{Op: algorithm.OpCharge, N: 1, HoldID: w.id(), Handles: make([]algorithm.Handle, 1)})
 	}
 }
 
@@ -233,8 +233,8 @@ func TestHoldInFullRecord(t *testing.T) {
 	w.plant = holdsOf(64, 1, begin+1000) + "@1000/10000000"
 	check.Need(t, text("%s", w.plant)(w).Err())
 	handles := make([]algorithm.Handle, 1)
-	w.hold(w.members, algorithm.HoldCall{Op: algorithm.OpReserve, N: 3, M: w.id(), Handles: handles})
-	w.hold(w.members, algorithm.HoldCall{Op: algorithm.OpSettle, N: 3, Handles: handles})
+	w.hold(w.members, algorithm.Operation{Op: algorithm.OpReserve, N: 3, HoldID: w.id(), Handles: handles})
+	w.hold(w.members, algorithm.Operation{Op: algorithm.OpSettle, N: 3, Handles: handles})
 	if got := w.client.Get(t.Context(), key).Val(); got != w.plant {
 		t.Errorf("after 3 units were held and given back: %q", got)
 	}
@@ -280,7 +280,7 @@ func TestLongValues(t *testing.T) {
 					check.Need(t, put(w).Err())
 					before := cpu(t, client)
 					for op := algorithm.OpEvaluate; op <= algorithm.OpRelease; op++ {
-						w.hold(w.members, algorithm.HoldCall{Op: op, N: 1, M: 1, Handles: make([]algorithm.Handle, len(w.members))})
+						w.hold(w.members, algorithm.Operation{Op: op, N: 1, HoldID: 1, Actual: 1, Handles: make([]algorithm.Handle, len(w.members))})
 					}
 					if !v.Kind.Slots {
 						w.decide(w.members, algorithm.OpCharge, 1, 2)
@@ -298,10 +298,10 @@ func TestLongValues(t *testing.T) {
 func TestWrongConstants(t *testing.T) {
 	t.Parallel()
 	client := redistest.Server(t).Client(t)
-	members := []algorithm.Member{{Kind: algorithm.TokenBucket, Evaluator: algorithm.TokenBucket.New(algorithm.Numbers{Count: 1, Period: 1e6, Burst: 1})}}
+	members := []algorithm.Limit{{Kind: algorithm.TokenBucket, Evaluator: algorithm.TokenBucket.New(algorithm.Numbers{Count: 1, Period: 1e6, Burst: 1})}}
 	args := []any{"no form", 1, 1, 1, 1}
 	for range 2 {
-		args = algorithm.HoldCall{Op: algorithm.OpReserve, N: 1}.Append(args, holds(members))
+		args = algorithm.Operation{Op: algorithm.OpReserve, N: 1}.Append(args, holds(members))
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

@@ -19,7 +19,7 @@ func history(t testing.TB, client *redis.Client, seed uint64, raw string) {
 	t.Helper()
 	w := newWorld(t, client, seed, variants()...)
 	own := w.members
-	w.members = append([]algorithm.Member{w.before}, own[1:]...)
+	w.members = append([]algorithm.Limit{w.before}, own[1:]...)
 	for range w.IntN(5) {
 		w.step()
 	}
@@ -45,7 +45,7 @@ func (w *world) goOn() {
 
 // reset forgets what was charged.
 func (w *world) reset() {
-	w.hold(w.members, algorithm.HoldCall{Op: algorithm.OpReset, N: 1})
+	w.hold(w.members, algorithm.Operation{Op: algorithm.OpReset, N: 1})
 	w.charged = 0
 }
 
@@ -77,7 +77,7 @@ func TestValueOfAnother(t *testing.T) {
 					w := newWorldBeside(t, client, uint64(op), of)
 					w.plant = fmt.Sprintf("%q", another.dump())
 					w.loose = true // buckets take over what another has stored, and it its ends
-					w.hold(w.members, algorithm.HoldCall{Op: op, N: 1, M: w.id(), Handles: make([]algorithm.Handle, len(w.members))})
+					w.hold(w.members, algorithm.Operation{Op: op, N: 1, HoldID: w.id(), Handles: make([]algorithm.Handle, len(w.members))})
 					w.goOn()
 				}
 			})
@@ -98,7 +98,7 @@ func TestEndsLeaveForeign(t *testing.T) {
 					client.Set(t.Context(), key, "a text", 0)
 				}
 				was := w.dump()
-				w.hold(w.members, algorithm.HoldCall{Op: op, N: 1 + n, Handles: slices.Repeat([]algorithm.Handle{{A: 1, B: 1}}, len(w.members))})
+				w.hold(w.members, algorithm.Operation{Op: op, N: 1 + n, Handles: slices.Repeat([]algorithm.Handle{{A: 1, B: 1}}, len(w.members))})
 				if w.dump() != was {
 					t.Errorf("%s: operation %c on %d units changed it", v.Name, op, 1+n)
 				}

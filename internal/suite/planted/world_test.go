@@ -25,14 +25,14 @@ type world struct {
 	now     int64
 	numbers algorithm.Numbers // of the limit that was made last
 	named   bool
-	members []algorithm.Member // the second, of a key that nobody plants, is beside it in some worlds
+	members []algorithm.Limit // the second, of a key that nobody plants, is beside it in some worlds
 	keys    []string
-	before  algorithm.Member // the same key under another rate, or the first member
-	plant   string           // what was planted
-	charged int64            // since then, or since the clock moved
-	grants  []grant          // what is held since then
-	older   []grant          // and before
-	loose   bool             // what is admitted is not counted: planted sums, and the ends of what was held before, change it
+	before  algorithm.Limit // the same key under another rate, or the first member
+	plant   string          // what was planted
+	charged int64           // since then, or since the clock moved
+	grants  []grant         // what is held since then
+	older   []grant         // and before
+	loose   bool            // what is admitted is not counted: planted sums, and the ends of what was held before, change it
 }
 
 // A grant is what a decision charged or held.
@@ -60,7 +60,7 @@ func newWorldBeside(t testing.TB, client *redis.Client, seed uint64, of ...limit
 	w := &world{Rand: rand.New(rand.NewPCG(seed, 24)), t: t, client: client, now: begin}
 	v := pick(w, of...)
 	w.named = w.IntN(2) == 0
-	w.members = []algorithm.Member{w.member(v, 0)}
+	w.members = []algorithm.Limit{w.member(v, 0)}
 	w.before, w.keys = w.members[0], []string{key}
 	if w.IntN(4) == 0 {
 		period := w.numbers.Period
@@ -76,7 +76,7 @@ func newWorldBeside(t testing.TB, client *redis.Client, seed uint64, of ...limit
 }
 
 // member returns a limit of any numbers, or of a period if that is not 0.
-func (w *world) member(v limits.Variant, period int64) algorithm.Member {
+func (w *world) member(v limits.Variant, period int64) algorithm.Limit {
 	for {
 		n := algorithm.Numbers{
 			Count: pick[int64](w, 1, 3, 10, 1000, 99_991, 1_000_000_000), Period: pick[int64](w, 1000, 10_000_000, 86_400_000_000, 34_560_000_000_000),
@@ -86,8 +86,8 @@ func (w *world) member(v limits.Variant, period int64) algorithm.Member {
 			n.Period = period
 		}
 		if n.Burst = n.Count; v.Kind.Validate == nil || v.Kind.Validate(n) == nil {
-			m := algorithm.Member{Kind: v.Kind, Evaluator: v.Kind.New(n)}
-			m.Hold = algorithm.DefaultHold(m.Evaluator)
+			m := algorithm.Limit{Kind: v.Kind, Evaluator: v.Kind.New(n)}
+			m.HoldDuration = algorithm.DefaultHold(m.Evaluator)
 			w.numbers = n
 			return m
 		}
@@ -107,7 +107,7 @@ func (w *world) capacity() int64 {
 var scripts sync.Map
 
 // script returns the script of members, with a clock that is the last argument instead of the server's.
-func (w *world) script(members []algorithm.Member) *redis.Script {
+func (w *world) script(members []algorithm.Limit) *redis.Script {
 	w.t.Helper()
 	var all []string
 	for _, m := range members {
@@ -127,7 +127,7 @@ func (w *world) script(members []algorithm.Member) *redis.Script {
 }
 
 // run runs the script of members and returns its reply.
-func (w *world) run(members []algorithm.Member, keys []string, args []any) []int64 {
+func (w *world) run(members []algorithm.Limit, keys []string, args []any) []int64 {
 	w.t.Helper()
 	reply, err := w.script(members).Run(w.t.Context(), w.client, keys, append(args, strconv.FormatInt(w.now, 10))...).Int64Slice()
 	if err != nil {
@@ -141,7 +141,7 @@ func (w *world) fatalf(format string, args ...any) {
 	w.t.Fatalf("%s: %s; planted %s", w.members[0].Name, fmt.Sprintf(format, args...), w.plant)
 }
 
-func (w *world) constants(members []algorithm.Member) []any {
+func (w *world) constants(members []algorithm.Limit) []any {
 	var args []any
 	for _, m := range members {
 		constants, _, _ := m.ConstantsAt(w.now)
@@ -151,16 +151,16 @@ func (w *world) constants(members []algorithm.Member) []any {
 }
 
 // decide makes plain decisions on n, the given number of them in one script.
-func (w *world) decide(members []algorithm.Member, op algorithm.Op, n int64, several int) {
-	calls := make([]algorithm.HoldCall, several)
+func (w *world) decide(members []algorithm.Limit, op algorithm.Op, n int64, several int) {
+	calls := make([]algorithm.Operation, several)
 	for i := range calls {
-		calls[i] = algorithm.HoldCall{Op: op, N: n, Handles: make([]algorithm.Handle, len(members))}
+		calls[i] = algorithm.Operation{Op: op, N: n, Handles: make([]algorithm.Handle, len(members))}
 	}
 	w.call(members, appendCall(w.constants(members), members, calls[0]), calls)
 }
 
 // hold makes calls, all in one script.
-func (w *world) hold(members []algorithm.Member, calls ...algorithm.HoldCall) {
+func (w *world) hold(members []algorithm.Limit, calls ...algorithm.Operation) {
 	args := w.constants(members)
 	for _, c := range calls {
 		args = appendCall(args, members, c)
@@ -169,17 +169,17 @@ func (w *world) hold(members []algorithm.Member, calls ...algorithm.HoldCall) {
 }
 
 // holds returns for how long units of each are held.
-func holds(members []algorithm.Member) []any {
+func holds(members []algorithm.Limit) []any {
 	all := make([]any, len(members))
 	for i, m := range members {
-		all[i] = m.Hold
+		all[i] = m.HoldDuration
 	}
 	return all
 }
 
 // appendCall appends the arguments of a call.
-func appendCall(args []any, members []algorithm.Member, c algorithm.HoldCall) []any {
-	if c.Op > algorithm.OpCharge || slices.ContainsFunc(members, func(m algorithm.Member) bool { return m.Slots }) {
+func appendCall(args []any, members []algorithm.Limit, c algorithm.Operation) []any {
+	if c.Op > algorithm.OpCharge || slices.ContainsFunc(members, func(m algorithm.Limit) bool { return m.Slots }) {
 		return c.Append(args, holds(members))
 	}
 	args = append(args, string(c.Op))
@@ -189,7 +189,7 @@ func appendCall(args []any, members []algorithm.Member, c algorithm.HoldCall) []
 	return args
 }
 
-func (w *world) call(members []algorithm.Member, args []any, calls []algorithm.HoldCall) {
+func (w *world) call(members []algorithm.Limit, args []any, calls []algorithm.Operation) {
 	was := w.dump()
 	left := w.run(members, slices.Repeat(w.keys[:len(members)], len(calls)), args)
 	for _, c := range calls {
@@ -214,7 +214,7 @@ func (w *world) call(members []algorithm.Member, args []any, calls []algorithm.H
 }
 
 // decided counts what a decision has admitted, and looks for a TTL.
-func (w *world) decided(members []algorithm.Member, c algorithm.HoldCall, answers []algorithm.Answer, was string) {
+func (w *world) decided(members []algorithm.Limit, c algorithm.Operation, answers []algorithm.Answer, was string) {
 	w.t.Helper()
 	admits := true
 	for _, a := range answers {
@@ -278,8 +278,8 @@ func (w *world) step() {
 	members, n := w.members, w.cost()
 	slots := members[0].Slots
 	handles := make([]algorithm.Handle, len(members))
-	call := func(op algorithm.Op) algorithm.HoldCall {
-		return algorithm.HoldCall{Op: op, N: n, M: w.id(), Handles: handles}
+	call := func(op algorithm.Op) algorithm.Operation {
+		return algorithm.Operation{Op: op, N: n, HoldID: w.id(), Handles: handles}
 	}
 	switch what := w.IntN(12); {
 	case what < 3 && !slots:
@@ -313,9 +313,9 @@ func (w *world) stray(op algorithm.Op) {
 			return
 		}
 	}
-	call := algorithm.HoldCall{Op: op, N: g.n, Handles: append([]algorithm.Handle(nil), g.handles...)}
+	call := algorithm.Operation{Op: op, N: g.n, Handles: append([]algorithm.Handle(nil), g.handles...)}
 	if op == algorithm.OpSettle && !w.members[0].Slots && !w.members[0].Delays {
-		call.M = pick[int64](w, 0, g.n, g.n+1)
+		call.Actual = pick[int64](w, 0, g.n, g.n+1)
 	}
 	w.hold(w.members, call)
 }
@@ -323,12 +323,12 @@ func (w *world) stray(op algorithm.Op) {
 // exchange settles one lease and takes another beside a decision, in one script.
 func (w *world) exchange(n int64) {
 	size := len(w.members)
-	calls := []algorithm.HoldCall{
-		{Op: algorithm.OpCharge, N: 1, M: w.id(), Handles: make([]algorithm.Handle, size)},
-		{Op: algorithm.OpReserve, N: n, M: w.id(), Handles: make([]algorithm.Handle, size)},
+	calls := []algorithm.Operation{
+		{Op: algorithm.OpCharge, N: 1, HoldID: w.id(), Handles: make([]algorithm.Handle, size)},
+		{Op: algorithm.OpReserve, N: n, HoldID: w.id(), Handles: make([]algorithm.Handle, size)},
 	}
 	if g, ok := w.takeGrant(false); ok && !w.members[0].Slots {
-		calls = append([]algorithm.HoldCall{{Op: algorithm.OpSettle, N: g.n, M: g.n / 2, Handles: g.handles}}, calls...)
+		calls = append([]algorithm.Operation{{Op: algorithm.OpSettle, N: g.n, Actual: g.n / 2, Handles: g.handles}}, calls...)
 		w.charged += g.n / 2
 	} else if ok {
 		w.grants = append(w.grants, g)
@@ -342,24 +342,24 @@ func (w *world) end() {
 	switch {
 	case !ok:
 	case g.charged:
-		w.hold(w.members, algorithm.HoldCall{Op: algorithm.OpRefund, N: g.n, Handles: g.handles})
+		w.hold(w.members, algorithm.Operation{Op: algorithm.OpRefund, N: g.n, Handles: g.handles})
 		w.charged -= g.n
 	case w.IntN(2) == 0:
-		w.hold(w.members, algorithm.HoldCall{Op: algorithm.OpRenew, N: g.n, Handles: g.handles}) // the new handles
+		w.hold(w.members, algorithm.Operation{Op: algorithm.OpRenew, N: g.n, Handles: g.handles}) // the new handles
 		w.grants = append(w.grants, g)
 	case w.members[0].Slots:
-		w.hold(w.members, algorithm.HoldCall{Op: algorithm.OpRelease, N: g.n, Handles: g.handles})
+		w.hold(w.members, algorithm.Operation{Op: algorithm.OpRelease, N: g.n, Handles: g.handles})
 	default:
 		actual := pick(w, 0, g.n, g.n/2, g.n+1)
 		w.charged += actual
-		w.hold(w.members, algorithm.HoldCall{Op: algorithm.OpSettle, N: g.n, M: actual, Handles: g.handles})
+		w.hold(w.members, algorithm.Operation{Op: algorithm.OpSettle, N: g.n, Actual: actual, Handles: g.handles})
 	}
 }
 
 // advance moves the clock. Charges may no longer count then; holds count until they expire.
 func (w *world) advance() {
 	_, window := w.members[0].Capacity()
-	w.now += pick[int64](w, 1, 1000, 1_000_000, w.members[0].Hold/2, w.members[0].Hold+w.members[0].Hold/5, window/2, window, 2*window)
+	w.now += pick[int64](w, 1, 1000, 1_000_000, w.members[0].HoldDuration/2, w.members[0].HoldDuration+w.members[0].HoldDuration/5, window/2, window, 2*window)
 	w.charged = 0
 	w.grants = slices.DeleteFunc(w.grants, func(g grant) bool { return g.charged || g.handles[0].B <= w.now })
 }

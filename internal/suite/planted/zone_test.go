@@ -20,7 +20,7 @@ func TestZoneData(t *testing.T) {
 			t.Fatal(err)
 		}
 		k := limits.Named("fixed_window_calendar").Kind
-		members := []algorithm.Member{{Kind: k, Evaluator: k.New(algorithm.Numbers{Count: 100, Period: days.Longest(), Calendar: days})}}
+		members := []algorithm.Limit{{Kind: k, Evaluator: k.New(algorithm.Numbers{Count: 100, Period: days.Longest(), Calendar: days})}}
 		return func(n, used int64) {
 			t.Helper()
 			args := members[0].Cost(append(w.constants(members), "1"), n)

@@ -27,31 +27,31 @@ const (
 // A price is one case: how limits decide, and how many decisions a script makes.
 type price struct {
 	name    string
-	limits  []algorithm.Member
+	limits  []algorithm.Limit
 	form    algorithm.Form
-	batch   int                 // the keys of a script
-	held    bool                // units are held beside each key's charges
-	first   algorithm.HoldCall  // the call that is measured
-	second  *algorithm.HoldCall // what ends the first
+	batch   int                  // the keys of a script
+	held    bool                 // units are held beside each key's charges
+	first   algorithm.Operation  // the call that is measured
+	second  *algorithm.Operation // what ends the first
 	command *redis.Script
 }
 
 // prices returns all cases.
 func prices() (all []*price) {
-	charge := algorithm.HoldCall{Op: algorithm.OpCharge, N: 1}
-	reserve := algorithm.HoldCall{Op: algorithm.OpReserve, N: 1}
-	settle := &algorithm.HoldCall{Op: algorithm.OpSettle, N: 1, M: 1}
-	refund := &algorithm.HoldCall{Op: algorithm.OpRefund, N: 1}
-	release := &algorithm.HoldCall{Op: algorithm.OpRelease, N: 1}
+	charge := algorithm.Operation{Op: algorithm.OpCharge, N: 1}
+	reserve := algorithm.Operation{Op: algorithm.OpReserve, N: 1}
+	settle := &algorithm.Operation{Op: algorithm.OpSettle, N: 1, Actual: 1}
+	refund := &algorithm.Operation{Op: algorithm.OpRefund, N: 1}
+	release := &algorithm.Operation{Op: algorithm.OpRelease, N: 1}
 	add := func(p price) { all = append(all, &p) }
 	kinds := []*algorithm.Kind{
 		algorithm.TokenBucket, algorithm.FixedWindow, algorithm.Calendar, algorithm.SlidingWindowCounter, algorithm.SlidingWindowLog,
 		algorithm.LeakyBucket,
 	}
 	for _, k := range kinds {
-		one := []algorithm.Member{member(k, 1000)}
+		one := []algorithm.Limit{member(k, 1000)}
 		add(price{name: k.Name + ", alone", limits: one, batch: 1, first: charge})
-		add(price{name: k.Name + ", denied", limits: []algorithm.Member{member(k, 1)}, batch: 1, first: charge})
+		add(price{name: k.Name + ", denied", limits: []algorithm.Limit{member(k, 1)}, batch: 1, first: charge})
 		add(price{name: k.Name + ", batch of 64", limits: one, batch: 64, first: charge})
 		add(price{name: k.Name + ", acquire and cancel", limits: one, batch: 1, first: charge, second: refund})
 		if k.Delays {
@@ -61,10 +61,10 @@ func prices() (all []*price) {
 		add(price{name: k.Name + ", held, batch of 64", limits: one, batch: 64, held: true, first: charge})
 		add(price{name: k.Name + ", reserve and settle", limits: one, batch: 1, first: reserve, second: settle})
 	}
-	slots := []algorithm.Member{member(algorithm.InFlight, 1000)}
+	slots := []algorithm.Limit{member(algorithm.InFlight, 1000)}
 	add(price{name: "in_flight, acquire and release", limits: slots, batch: 1, first: charge, second: release})
 
-	three := []algorithm.Member{member(algorithm.TokenBucket, 1000), member(algorithm.SlidingWindowLog, 1000), member(algorithm.FixedWindow, 1000)}
+	three := []algorithm.Limit{member(algorithm.TokenBucket, 1000), member(algorithm.SlidingWindowLog, 1000), member(algorithm.FixedWindow, 1000)}
 	add(price{name: "three limits, alone", limits: three, batch: 1, first: charge})
 	add(price{name: "three limits, batch of 20", limits: three, batch: 20, first: charge})
 	add(price{name: "three limits, held, alone", limits: three, batch: 1, held: true, first: charge})
@@ -72,17 +72,17 @@ func prices() (all []*price) {
 	add(price{name: "three limits, reserve and settle", limits: three, batch: 1, first: reserve, second: settle})
 
 	bucket, bans := three[:1], []algorithm.Group{{Limits: 1, Bans: algorithm.Bans{hour, 2 * hour}}}
-	add(price{name: "other numbers, batch of 64", limits: bucket, form: algorithm.Form{Own: true}, batch: 64, first: charge})
+	add(price{name: "other numbers, batch of 64", limits: bucket, form: algorithm.Form{PerCallConstants: true}, batch: 64, first: charge})
 	add(price{name: "on a cluster, batch of 64", limits: bucket, form: algorithm.Form{Undeclared: true}, batch: 64, first: charge})
 	add(price{name: "with bans, alone", limits: bucket, form: algorithm.Form{Groups: bans}, batch: 1, first: charge})
 	add(price{name: "with bans, batch of 64", limits: bucket, form: algorithm.Form{Groups: bans}, batch: 64, first: charge})
 	two := algorithm.Form{Groups: []algorithm.Group{{Limits: 1}, {Limits: 1}}}
-	add(price{name: "two limiters, alone", limits: []algorithm.Member{three[0], three[2]}, form: two, batch: 1, first: charge})
+	add(price{name: "two limiters, alone", limits: []algorithm.Limit{three[0], three[2]}, form: two, batch: 1, first: charge})
 	return all
 }
 
-func member(k *algorithm.Kind, count int64) algorithm.Member {
-	m := algorithm.Member{Kind: k, Hold: hour}
+func member(k *algorithm.Kind, count int64) algorithm.Limit {
+	m := algorithm.Limit{Kind: k, HoldDuration: hour}
 	m.Evaluator = k.New(algorithm.Numbers{Count: count, Period: 10 * hour, Burst: count})
 	return m
 }
@@ -120,7 +120,7 @@ func (p *price) measure(ctx context.Context, server *counted) (int64, error) {
 	scripts := max(1, alone/p.batch)
 	if p.held {
 		for range 2 { // give the key as many holds as a busy key has
-			if _, err := p.run(ctx, server, scripts, algorithm.HoldCall{Op: algorithm.OpReserve, N: 1}, nil); err != nil {
+			if _, err := p.run(ctx, server, scripts, algorithm.Operation{Op: algorithm.OpReserve, N: 1}, nil); err != nil {
 				return 0, err
 			}
 		}
@@ -146,7 +146,7 @@ func (p *price) measure(ctx context.Context, server *counted) (int64, error) {
 // run makes a call on each key, in the given number of scripts, and returns the handles of the units
 // charged or held, for each script.
 func (p *price) run(
-	ctx context.Context, server *counted, scripts int, call algorithm.HoldCall, ended [][]algorithm.Handle,
+	ctx context.Context, server *counted, scripts int, call algorithm.Operation, ended [][]algorithm.Handle,
 ) ([][]algorithm.Handle, error) {
 	pipe := server.Pipeline()
 	var replies []*redis.Cmd
@@ -166,7 +166,7 @@ func (p *price) run(
 		if err != nil {
 			return nil, err
 		}
-		decoded := algorithm.HoldCall{Op: call.Op, N: call.N, M: call.M, Handles: make([]algorithm.Handle, len(p.limits))}
+		decoded := algorithm.Operation{Op: call.Op, N: call.N, Actual: call.Actual, HoldID: call.HoldID, Handles: make([]algorithm.Handle, len(p.limits))}
 		answers := make([]algorithm.Answer, len(p.limits))
 		first, _, _, err := algorithm.SplitReply(numbers, len(p.limits), p.bans())
 		if err != nil {
@@ -191,7 +191,7 @@ func (p *price) bans() int {
 }
 
 // arguments returns the keys and the arguments of the i-th script.
-func (p *price) arguments(i int, call algorithm.HoldCall) (keys []string, args []any) {
+func (p *price) arguments(i int, call algorithm.Operation) (keys []string, args []any) {
 	for b := range p.batch {
 		for j := range len(p.limits) + p.bans() {
 			keys = append(keys, fmt.Sprintf("limits:{client-%04d-of-%04d}:limit-%02d", b, i, j))
@@ -202,7 +202,7 @@ func (p *price) arguments(i int, call algorithm.HoldCall) (keys []string, args [
 	for _, m := range p.limits {
 		given, _, _ := m.ConstantsAt(time.Now().UnixMicro())
 		constants, costs = append(constants, given...), m.Cost(costs, call.N)
-		holds, slots = append(holds, strconv.FormatInt(m.Hold, 10)), slots || m.Slots
+		holds, slots = append(holds, strconv.FormatInt(m.HoldDuration, 10)), slots || m.Slots
 	}
 	one := func(args []any) []any {
 		if call.Op <= algorithm.OpCharge && !slots {
@@ -220,7 +220,7 @@ func (p *price) arguments(i int, call algorithm.HoldCall) (keys []string, args [
 			args = append(args, key)
 		}
 	}
-	if p.form.Own {
+	if p.form.PerCallConstants {
 		for range p.batch {
 			args = append(one(args), constants...)
 		}

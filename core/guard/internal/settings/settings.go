@@ -26,14 +26,14 @@ type Settings struct {
 	Headers    Headers
 	OnDenied   any // a handler of the framework's type; may be nil
 	OnError    any // likewise
-	Members    []Member
+	AlsoLimits []AlsoLimit
 
 	given map[string]bool // the names of the options that were given
 }
 
-// A Member is another limiter that decides together with the limiter of the middleware, as the
+// A AlsoLimit is another limiter that decides together with the limiter of the middleware, as the
 // option AlsoLimit describes. Its Settings contain only Cost, Fallback and LimiterFor.
-type Member struct {
+type AlsoLimit struct {
 	Limiter  *core.Limiter
 	Key      keyfunc.Func
 	Settings Settings
@@ -75,14 +75,14 @@ func (s *Settings) give(option string) {
 	s.given[option] = true
 }
 
-// And adds a member. It panics if the member has an option that only the whole middleware may have.
-func (s *Settings) And(m Member) {
+// AddAlsoLimit adds the limiter of an AlsoLimit. It panics if that limiter has an option that only the whole middleware may have.
+func (s *Settings) AddAlsoLimit(m AlsoLimit) {
 	for option := range m.Settings.given {
 		if option != "Cost" && option != "Fallback" && option != "LimiterFor" {
 			panic(fmt.Sprintf("guard: AlsoLimit with %s: give it to the middleware: AlsoLimit takes Cost, Fallback and LimiterFor", option))
 		}
 	}
-	s.Members = append(s.Members, m)
+	s.AlsoLimits = append(s.AlsoLimits, m)
 	if s.given == nil {
 		s.given = make(map[string]bool)
 	}

@@ -8,16 +8,16 @@ import (
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
-// addMembers makes a Guard for each AlsoLimit, which finds the key and the cost of a request for
+// addAlsoLimits makes a Guard for each AlsoLimit, which finds the key and the cost of a request for
 // that limiter.
-func (g *Guard) addMembers() {
-	for _, m := range g.settings.Members {
-		g.members = append(g.members, &Guard{limiter: m.Limiter, key: m.Key, peer: g.peer, settings: m.Settings})
+func (g *Guard) addAlsoLimits() {
+	for _, m := range g.settings.AlsoLimits {
+		g.alsoLimits = append(g.alsoLimits, &Guard{limiter: m.Limiter, key: m.Key, peer: g.peer, settings: m.Settings})
 	}
-	if g.members == nil {
+	if g.alsoLimits == nil {
 		return
 	}
-	for _, m := range append(g.members, g) {
+	for _, m := range append(g.alsoLimits, g) {
 		if _, queue, _ := inside.Core.NeedsEnd(m.limiter); queue {
 			panic(fmt.Sprintf("guard: AlsoLimit: limiter %q has a LeakyBucket: a place in its queue cannot be given back exactly: "+
 				"mount a middleware of its own", m.limiter.Name()))
@@ -25,11 +25,11 @@ func (g *Guard) addMembers() {
 	}
 }
 
-// askAll makes the limiter of the middleware and the limiters of AlsoLimit decide together, and
-// records the outcome in v. WaitUpTo never applies here, because the settings refuse it. askAll
+// decideTogether makes the limiter of the middleware and the limiters of AlsoLimit decide together, and
+// records the outcome in v. WaitUpTo never applies here, because the settings refuse it. decideTogether
 // returns false if v already has its Status: a key function failed, or the limits cannot decide
 // together.
-func (g *Guard) askAll(r keyfunc.Request, key string, v *Verdict) bool {
+func (g *Guard) decideTogether(r keyfunc.Request, key string, v *Verdict) bool {
 	keys, ok := g.keysOf(r, key, v)
 	if !ok {
 		return false
@@ -50,9 +50,9 @@ func (g *Guard) askAll(r keyfunc.Request, key string, v *Verdict) bool {
 // If keysOf returns false, a key function or LimiterFor failed, and v has its Status.
 func (g *Guard) keysOf(r keyfunc.Request, key string, v *Verdict) (keys []core.Keyed, ok bool) {
 	own := v.limiter
-	keys = append(make([]core.Keyed, 0, 1+len(g.members)), g.asked(own).On(key))
+	keys = append(make([]core.Keyed, 0, 1+len(g.alsoLimits)), g.decider(own).On(key))
 	v.slots, _, _ = inside.Core.NeedsEnd(own)
-	for _, m := range g.members {
+	for _, m := range g.alsoLimits {
 		v.limiter = m.limiter
 		v.state.limiter.Store(m.limiter) // the key function logs to the logger of this limiter
 		key, ok := m.choose(r, v)
@@ -61,7 +61,7 @@ func (g *Guard) keysOf(r keyfunc.Request, key string, v *Verdict) (keys []core.K
 		}
 		slots, _, _ := inside.Core.NeedsEnd(v.limiter)
 		v.slots = v.slots || slots
-		k := g.asked(v.limiter).On(key)
+		k := g.decider(v.limiter).On(key)
 		if m.settings.Cost != nil {
 			k = k.Cost(m.costOf(r))
 		}
