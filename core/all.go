@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/redislimit/redislimit/internal/algorithm"
-	"github.com/redislimit/redislimit/internal/hook"
+	"github.com/redislimit/redislimit/internal/coreaccess"
 	"github.com/redislimit/redislimit/internal/redisstore"
 )
 
@@ -118,7 +118,7 @@ func newMultiCall(ctx context.Context, n int64, keys []Keyed) (*multiCall, error
 			return nil, errNoLimiter
 		}
 		if k.limiter.set.Queues {
-			return nil, &hook.WrongLimitError{Err: fmt.Errorf("redislimit: limiter %q: a LeakyBucket cannot decide together with others: "+
+			return nil, &coreaccess.WrongLimitError{Err: fmt.Errorf("redislimit: limiter %q: a LeakyBucket cannot decide together with others: "+
 				"a place in its queue cannot be given back exactly", k.limiter.family.name)}
 		}
 		if err := checkCall(ctx, k.key, min(n, k.extra)); err != nil { // one of them is negative

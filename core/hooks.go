@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/redislimit/redislimit/internal/algorithm"
-	"github.com/redislimit/redislimit/internal/hook"
+	"github.com/redislimit/redislimit/internal/coreaccess"
 )
 
 // An inside is what this module alone can have of the package, by package inside. Each method
@@ -14,10 +14,10 @@ import (
 type inside struct{}
 
 func init() { //nolint:gochecknoinits // a variable of what refers to core would be an import cycle
-	hook.Registered = hook.Core[Limiter, Permit, Reservation, Result, Option, Limit, Event](inside{})
+	coreaccess.Registered = coreaccess.Core[Limiter, Permit, Reservation, Result, Option, Limit, Event](inside{})
 }
 
-func (inside) NewLimit(k *algorithm.Kind, count int64, period time.Duration, s hook.LimitSettings) Limit {
+func (inside) NewLimit(k *algorithm.Kind, count int64, period time.Duration, s coreaccess.LimitSettings) Limit {
 	l := newLimit(k, Per(count, period))
 	if k == algorithm.Calendar {
 		l.kind, l.zone = algorithm.FixedWindow, even
@@ -31,10 +31,10 @@ func (inside) NewLimit(k *algorithm.Kind, count int64, period time.Duration, s h
 
 func (inside) LimitKey(l Limit) string { return l.key() }
 
-func (inside) Simulate(s hook.Simulation) Option { return simulation(s) }
+func (inside) Simulate(s coreaccess.Simulation) Option { return simulation(s) }
 
 // A simulation is an option that may be given several times.
-type simulation hook.Simulation
+type simulation coreaccess.Simulation
 
 func (s simulation) apply(c *config) {
 	if s.Wall != nil {
@@ -50,8 +50,8 @@ func (s simulation) apply(c *config) {
 	c.simulated.LeaseShare = cmp.Or(s.LeaseShare, c.simulated.LeaseShare)
 }
 
-func (inside) Driver(l *Limiter) hook.Driver {
-	return hook.Driver{
+func (inside) Driver(l *Limiter) coreaccess.Driver {
+	return coreaccess.Driver{
 		Renew:    l.family.renewer.All,
 		CloseOld: l.family.leases.CloseOld,
 		Open:     l.family.leases.Open,
@@ -60,7 +60,7 @@ func (inside) Driver(l *Limiter) hook.Driver {
 }
 
 // NewStub returns a Limiter of package limittest, which has a stub in place of Redis and of memory.
-func (inside) NewStub(name string, opts []Option, s hook.Stub) (*Limiter, error) {
+func (inside) NewStub(name string, opts []Option, s coreaccess.Stub) (*Limiter, error) {
 	c, err := configure(name, []Option{options(opts), anyLimit{}})
 	if err != nil {
 		return nil, err
@@ -80,7 +80,7 @@ func (anyLimit) apply(c *config) {
 	}
 }
 
-func (inside) Stub(l *Limiter) hook.Stub {
+func (inside) Stub(l *Limiter) coreaccess.Stub {
 	if s, ok := l.family.backend.(*stubbed); ok {
 		return s.stub
 	}
@@ -102,7 +102,7 @@ func (inside) WithoutBans(l *Limiter) *Limiter {
 }
 
 func (inside) SettleLater(ctx context.Context, r *Reservation, actual int64) error {
-	if actual == hook.Canceled {
+	if actual == coreaccess.Canceled {
 		return (*admission)(r).cancelLater(ctx)
 	}
 	return (*admission)(r).settleLater(ctx, actual)
@@ -120,8 +120,8 @@ func (inside) Emit(ctx context.Context, l *Limiter, e Event) { l.family.events.e
 
 func (inside) CountsAs(l, other *Limiter) bool { return l.countsAs(other) }
 
-func (inside) Inspect(l *Limiter) hook.Inspection {
-	seen := hook.Inspection{Bans: l.family.bans != nil}
+func (inside) Inspect(l *Limiter) coreaccess.Inspection {
+	seen := coreaccess.Inspection{Bans: l.family.bans != nil}
 	if l.set.Store != nil {
 		seen.Policy, seen.Servers = l.family.policy.String(), l.set.Store.Servers()
 	}

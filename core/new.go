@@ -14,10 +14,10 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redislimit/redislimit/internal/algorithm"
+	"github.com/redislimit/redislimit/internal/coreaccess"
 	"github.com/redislimit/redislimit/internal/decision"
 	"github.com/redislimit/redislimit/internal/denials"
 	"github.com/redislimit/redislimit/internal/hold"
-	"github.com/redislimit/redislimit/internal/hook"
 	"github.com/redislimit/redislimit/internal/limits"
 	"github.com/redislimit/redislimit/internal/memory"
 	"github.com/redislimit/redislimit/internal/redisstore"
@@ -196,7 +196,7 @@ func (l *Limiter) With(asked ...Limit) (*Limiter, error) {
 		return d, nil
 	}
 	if err := checkLimits(asked, l.family.leaseDuration); err != nil {
-		return nil, &hook.WrongLimitError{Err: fmt.Errorf("redislimit: limiter %q: With: %w", l.family.name, err)}
+		return nil, &coreaccess.WrongLimitError{Err: fmt.Errorf("redislimit: limiter %q: With: %w", l.family.name, err)}
 	}
 	return l.family.derived.put(hash, l.family.limiter(slices.Clone(asked))), nil
 }

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/redislimit/redislimit/internal/algorithm"
-	"github.com/redislimit/redislimit/internal/hook"
+	"github.com/redislimit/redislimit/internal/coreaccess"
 	"github.com/redislimit/redislimit/internal/key"
 )
 
@@ -19,8 +19,8 @@ type Option interface{ apply(c *config) }
 
 // config has the values that the options of a Limiter set.
 type config struct {
-	clock         func() time.Time // nil for the clock of the process
-	simulated     hook.Simulation  // for tests
+	clock         func() time.Time      // nil for the clock of the process
+	simulated     coreaccess.Simulation // for tests
 	limits        []Limit
 	prefix        string
 	entries       int

@@ -6,15 +6,15 @@ import (
 	"time"
 
 	"github.com/redislimit/redislimit/internal/algorithm"
+	"github.com/redislimit/redislimit/internal/coreaccess"
 	"github.com/redislimit/redislimit/internal/decision"
 	"github.com/redislimit/redislimit/internal/hold"
-	"github.com/redislimit/redislimit/internal/hook"
 	"github.com/redislimit/redislimit/internal/limits"
 )
 
 // stubbed is the backend of package limittest, whose answers a test chooses.
 type stubbed struct {
-	stub hook.Stub
+	stub coreaccess.Stub
 	name string // of the limiter
 	now  func() time.Time
 }

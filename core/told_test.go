@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/redislimit/redislimit/core"
-	"github.com/redislimit/redislimit/internal/hook"
+	"github.com/redislimit/redislimit/internal/coreaccess"
 	"github.com/redislimit/redislimit/internal/inside"
 	"github.com/redislimit/redislimit/internal/testkit/permits"
 )
@@ -200,7 +200,7 @@ func TestFailedWaitHasNoResult(t *testing.T) {
 	for name, wait := range map[string]func(ctx context.Context, lim *core.Limiter) (core.Result, error){
 		"Wait": func(ctx context.Context, lim *core.Limiter) (core.Result, error) { return lim.Wait(ctx, "k") },
 		"WaitUpTo": func(ctx context.Context, lim *core.Limiter) (res core.Result, err error) {
-			_, err = inside.Core.AcquireUpTo(ctx, lim, hook.Waiting{Key: "k", N: 1, UpTo: time.Millisecond, Most: 1}, &res)
+			_, err = inside.Core.AcquireUpTo(ctx, lim, coreaccess.Waiting{Key: "k", N: 1, UpTo: time.Millisecond, Most: 1}, &res)
 			return res, err
 		},
 	} {

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/redislimit/redislimit/internal/algorithm"
+	"github.com/redislimit/redislimit/internal/coreaccess"
 	"github.com/redislimit/redislimit/internal/decision"
-	"github.com/redislimit/redislimit/internal/hook"
 	"github.com/redislimit/redislimit/internal/line"
 )
 
@@ -222,19 +222,19 @@ func (l *Limiter) warnIfLong(ctx context.Context, d time.Duration) {
 	}
 }
 
-func (inside) AcquireUpTo(ctx context.Context, l *Limiter, w hook.Waiting, res *Result) (*Permit, error) {
+func (inside) AcquireUpTo(ctx context.Context, l *Limiter, w coreaccess.Waiting, res *Result) (*Permit, error) {
 	a, err := l.waitUpTo(ctx, w, algorithm.OpCharge, res)
 	return (*Permit)(a), err
 }
 
-func (inside) ReserveUpTo(ctx context.Context, l *Limiter, w hook.Waiting, res *Result) (*Reservation, error) {
+func (inside) ReserveUpTo(ctx context.Context, l *Limiter, w coreaccess.Waiting, res *Result) (*Reservation, error) {
 	a, err := l.waitUpTo(ctx, w, algorithm.OpReserve, res)
 	return (*Reservation)(a), err
 }
 
 // waitUpTo decides a request that may wait up to w.UpTo for its admission, and sets res. It waits
 // behind the callers that wait already.
-func (l *Limiter) waitUpTo(ctx context.Context, w hook.Waiting, op algorithm.Op, res *Result) (*admission, error) {
+func (l *Limiter) waitUpTo(ctx context.Context, w coreaccess.Waiting, op algorithm.Op, res *Result) (*admission, error) {
 	req := l.newWaiting(w.Key, w.N, op)
 	defer req.recycle()
 	began := time.Now()

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/redislimit/redislimit/core"
-	"github.com/redislimit/redislimit/internal/hook"
+	"github.com/redislimit/redislimit/internal/coreaccess"
 	"github.com/redislimit/redislimit/internal/inside"
 )
 
@@ -254,7 +254,7 @@ func TestBannedWaitsInNoLine(t *testing.T) {
 		},
 		"a request": func(ctx context.Context, free *core.Limiter) error {
 			var res core.Result
-			_, err := inside.Core.AcquireUpTo(ctx, free, hook.Waiting{Key: "k", N: 1, UpTo: time.Minute, Most: 10}, &res)
+			_, err := inside.Core.AcquireUpTo(ctx, free, coreaccess.Waiting{Key: "k", N: 1, UpTo: time.Minute, Most: 10}, &res)
 			return err
 		},
 	} {

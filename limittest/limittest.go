@@ -110,7 +110,7 @@ func newLimiter(retryAfter time.Duration, unavailable error, opts []core.Option)
 	return lim
 }
 
-// Call records a call and answers it. It implements hook.Stub.
+// Call records a call and answers it. It implements coreaccess.Stub.
 func (s *stub) Call(method, key string, cost int64) (time.Duration, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

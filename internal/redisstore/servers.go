@@ -14,8 +14,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redislimit/redislimit/internal/batch"
+	"github.com/redislimit/redislimit/internal/coreaccess"
 	"github.com/redislimit/redislimit/internal/health"
-	"github.com/redislimit/redislimit/internal/hook"
 )
 
 // Servers is the knowledge of this process about the servers behind one client. All limiters over the
@@ -320,15 +320,15 @@ func (s *Servers) forget(addr string) {
 const reloadPause = time.Second
 
 // Servers returns the state of each server behind the client, as far as this process knows.
-func (s *Store) Servers() []hook.ServerState {
+func (s *Store) Servers() []coreaccess.ServerState {
 	servers := slices.SortedFunc(maps.Values(*s.servers.byAddr.Load()), func(a, b *node) int { return strings.Compare(a.addr, b.addr) })
 	if len(servers) == 0 || !s.servers.whole.up() {
 		servers = append(servers, s.servers.whole)
 	}
-	states := make([]hook.ServerState, len(servers))
+	states := make([]coreaccess.ServerState, len(servers))
 	for i, n := range servers {
 		seen := n.health.Snapshot()
-		states[i] = hook.ServerState{Addr: n.addr, State: seen.State.String(), Since: seen.Since, Cause: seen.Cause}
+		states[i] = coreaccess.ServerState{Addr: n.addr, State: seen.State.String(), Since: seen.Since, Cause: seen.Cause}
 	}
 	return states
 }

@@ -12,7 +12,7 @@ import (
 
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/core/guard"
-	"github.com/redislimit/redislimit/internal/hook"
+	"github.com/redislimit/redislimit/internal/coreaccess"
 )
 
 // complete adds two things to v, whose Status is known: the random number for its Retry-After, and
@@ -93,7 +93,7 @@ func statusOfError(ctx context.Context, err error) int {
 	switch ended := ctx.Err(); {
 	case errors.Is(err, core.ErrNeverAdmitted):
 		return http.StatusTooManyRequests // like a denial that has no Retry-After
-	case errors.Is(err, core.ErrInvalidKey), errors.Is(err, core.ErrInvalidCost), errors.As(err, new(*hook.WrongLimitError)):
+	case errors.Is(err, core.ErrInvalidKey), errors.Is(err, core.ErrInvalidCost), errors.As(err, new(*coreaccess.WrongLimitError)):
 		return http.StatusInternalServerError
 	case ended != nil:
 		return statusOf(ended)

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/redislimit/redislimit/core"
-	"github.com/redislimit/redislimit/internal/hook"
+	"github.com/redislimit/redislimit/internal/coreaccess"
 	"github.com/redislimit/redislimit/internal/inside"
 )
 
@@ -57,9 +57,9 @@ func (g *Guard) settle(ctx context.Context, v Verdict, r *core.Reservation, stat
 	}()
 	switch refused := int(v.state.refused.Load()); {
 	case refused > 0 && status == refused: // a middleware further in refused the request, so no handler has run
-		actual = hook.Canceled
+		actual = coreaccess.Canceled
 	case g.settings.CountIf != nil && !g.settings.CountIf(status, v.Code):
-		actual = hook.Canceled
+		actual = coreaccess.Canceled
 	case g.settings.CostAfter:
 		actual = g.actualCost(ctx, v)
 	}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/core/guard/internal/settings"
-	"github.com/redislimit/redislimit/internal/hook"
+	"github.com/redislimit/redislimit/internal/coreaccess"
 	"github.com/redislimit/redislimit/internal/inside"
 	"github.com/redislimit/redislimit/keyfunc"
 )
@@ -208,7 +208,7 @@ func (g *Guard) chooseLimiter(r keyfunc.Request, v *Verdict) bool {
 // isWrong reports whether err says that the limits which LimiterFor chose are invalid or cannot
 // decide together. Such an error is logged once for each message, and v gets the status 500.
 func (g *Guard) isWrong(ctx context.Context, v *Verdict, err error) bool {
-	wrong := (*hook.WrongLimitError)(nil)
+	wrong := (*coreaccess.WrongLimitError)(nil)
 	if !errors.As(err, &wrong) {
 		return false
 	}
@@ -240,7 +240,7 @@ func (g *Guard) decideOne(ctx context.Context, key string, v *Verdict) {
 
 // decideOrWait makes the limiter decide, and waits as long as the option WaitUpTo allows.
 func (g *Guard) decideOrWait(ctx context.Context, lim *core.Limiter, key string, v *Verdict) {
-	w := hook.Waiting{Key: key, N: v.cost, UpTo: g.settings.WaitUpTo, Most: g.settings.MaxWaiting}
+	w := coreaccess.Waiting{Key: key, N: v.cost, UpTo: g.settings.WaitUpTo, Most: g.settings.MaxWaiting}
 	came := time.Now()
 	if g.reserves() {
 		v.takeReservation(inside.Core.ReserveUpTo(ctx, lim, w, &v.Result))

@@ -14,7 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redislimit/redislimit/core"
-	"github.com/redislimit/redislimit/internal/hook"
+	"github.com/redislimit/redislimit/internal/coreaccess"
 	"github.com/redislimit/redislimit/internal/inside"
 	"github.com/redislimit/redislimit/internal/testkit/check"
 	"github.com/redislimit/redislimit/internal/testkit/gate"
@@ -65,7 +65,7 @@ func (s *backend) limiter(t testing.TB, name string, options ...core.Option) *co
 	t.Helper()
 	s.findOut(t)
 	if s.now != nil {
-		options = append(options, inside.Core.Simulate(hook.Simulation{Wall: s.now}))
+		options = append(options, inside.Core.Simulate(coreaccess.Simulation{Wall: s.now}))
 	}
 	lim := core.MustNew(s.client, name, append(exactly, options...)...)
 	for range 2 { // the nodes are known, and each has the script

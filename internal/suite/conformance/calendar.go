@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/redislimit/redislimit/core"
-	"github.com/redislimit/redislimit/internal/hook"
+	"github.com/redislimit/redislimit/internal/coreaccess"
 	"github.com/redislimit/redislimit/internal/inside"
 )
 
@@ -88,5 +88,5 @@ func windowAt(t *testing.T, s Store) {
 }
 
 func wallAt(now time.Time) core.Option {
-	return inside.Core.Simulate(hook.Simulation{Wall: func() time.Time { return now }})
+	return inside.Core.Simulate(coreaccess.Simulation{Wall: func() time.Time { return now }})
 }

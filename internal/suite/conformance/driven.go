@@ -12,7 +12,7 @@ import (
 
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/internal/algorithm"
-	"github.com/redislimit/redislimit/internal/hook"
+	"github.com/redislimit/redislimit/internal/coreaccess"
 	"github.com/redislimit/redislimit/internal/inside"
 	"github.com/redislimit/redislimit/internal/redisstore"
 )
@@ -41,7 +41,7 @@ func NewDriven(client core.Client) *Driven {
 func (d *Driven) Now() time.Time { return time.UnixMicro(d.now.Load()) }
 
 // Wall has a limiter find the windows of a calendar by the clock.
-func (d *Driven) Wall() core.Option { return inside.Core.Simulate(hook.Simulation{Wall: d.Now}) }
+func (d *Driven) Wall() core.Option { return inside.Core.Simulate(coreaccess.Simulation{Wall: d.Now}) }
 
 // Advance moves the clock.
 func (d *Driven) Advance(by time.Duration) { d.now.Add(by.Microseconds()) }

@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redislimit/redislimit/core"
-	"github.com/redislimit/redislimit/internal/hook"
+	"github.com/redislimit/redislimit/internal/coreaccess"
 	"github.com/redislimit/redislimit/internal/inside"
 	"github.com/redislimit/redislimit/internal/testkit/check"
 	"github.com/redislimit/redislimit/internal/testkit/limits"
@@ -86,7 +86,7 @@ func (s Store) limiter(t *testing.T, name string, opts ...core.Option) *core.Lim
 	t.Helper()
 	if s.Redis != nil { // its clock is driven, so that of the process stands: a hold is not over because the machine is slow
 		begun := time.Now()
-		stands := inside.Core.Simulate(hook.Simulation{Holds: func() time.Time { return begun }})
+		stands := inside.Core.Simulate(coreaccess.Simulation{Holds: func() time.Time { return begun }})
 		opts = append([]core.Option{stands}, opts...)
 	}
 	lim, err := s.New(name, opts...)

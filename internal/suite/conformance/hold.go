@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/redislimit/redislimit/core"
-	"github.com/redislimit/redislimit/internal/hook"
+	"github.com/redislimit/redislimit/internal/coreaccess"
 	"github.com/redislimit/redislimit/internal/inside"
 	"github.com/redislimit/redislimit/internal/testkit/check"
 	"github.com/redislimit/redislimit/internal/testkit/limits"
@@ -88,7 +88,7 @@ func settleLate(t *testing.T, s Store, limit maker) {
 func settleByOwnClock(t *testing.T, s Store, limit maker) {
 	s.needsRedis(t, "it has one clock")
 	now := time.Now()
-	clock := inside.Core.Simulate(hook.Simulation{Holds: func() time.Time { return now }})
+	clock := inside.Core.Simulate(coreaccess.Simulation{Holds: func() time.Time { return now }})
 	lim := s.limiter(t, "own", limit(core.PerHour(100)), limits.Hold(time.Minute, limit(core.PerHour(100))), clock)
 	over, lasts, known := reserve(t, lim, "over", 60), reserve(t, lim, "lasts", 60), reserve(t, lim, "known", 60)
 	for _, key := range []string{"over", "lasts"} {

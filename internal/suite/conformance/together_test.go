@@ -9,7 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redislimit/redislimit/core"
-	"github.com/redislimit/redislimit/internal/hook"
+	"github.com/redislimit/redislimit/internal/coreaccess"
 	"github.com/redislimit/redislimit/internal/inside"
 	"github.com/redislimit/redislimit/internal/suite/conformance"
 	"github.com/redislimit/redislimit/internal/testkit/check"
@@ -59,7 +59,7 @@ func counted(client *redis.Client, s conformance.Store, hooks ...redis.Hook) con
 		client.AddHook(h)
 	}
 	s.New = func(name string, opts ...core.Option) (*core.Limiter, error) {
-		return core.New(client, name, append(append(conformance.OnlyRedis, inside.Core.Simulate(hook.Simulation{Wall: s.Clock})), opts...)...)
+		return core.New(client, name, append(append(conformance.OnlyRedis, inside.Core.Simulate(coreaccess.Simulation{Wall: s.Clock})), opts...)...)
 	}
 	return s
 }

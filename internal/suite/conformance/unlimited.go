@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/redislimit/redislimit/core"
-	"github.com/redislimit/redislimit/internal/hook"
+	"github.com/redislimit/redislimit/internal/coreaccess"
 	"github.com/redislimit/redislimit/internal/inside"
 	"github.com/redislimit/redislimit/internal/testkit/check"
 	"github.com/redislimit/redislimit/internal/testkit/limits"
@@ -304,7 +304,7 @@ func unlimitedWaits(t *testing.T, s Store) {
 		t.Errorf("behind who waits for units: %v", err)
 	}
 	res := core.Result{}
-	waiting := hook.Waiting{Key: "k", N: 1, UpTo: time.Minute, Most: 10}
+	waiting := coreaccess.Waiting{Key: "k", N: 1, UpTo: time.Minute, Most: 10}
 	if _, err := inside.Core.AcquireUpTo(brief, free, waiting, &res); err != nil || !res.Allowed {
 		t.Errorf("a request behind who waits: %+v, %v", res, err)
 	}
@@ -319,7 +319,7 @@ func unlimitedLease(t *testing.T, s Store) {
 	s.needsRedis(t, "leases are of Redis")
 	for _, more := range []core.Option{core.Options(), core.Ban(time.Minute)} {
 		lim := s.limiter(t, "lease", core.FixedWindow(core.PerHour(1e6)), core.Lease(time.Second), more,
-			inside.Core.Simulate(hook.Simulation{HotDecisions: 2}))
+			inside.Core.Simulate(coreaccess.Simulation{HotDecisions: 2}))
 		for _, l := range []*core.Limiter{with(t, lim, core.Unlimited()), with(t, lim, core.FixedWindow(core.PerHour(0)))} {
 			for range 20 {
 				if res := allowN(t, l, "k", 1); res.Source == core.SourceLease {

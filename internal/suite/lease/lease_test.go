@@ -14,7 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redislimit/redislimit/core"
-	"github.com/redislimit/redislimit/internal/hook"
+	"github.com/redislimit/redislimit/internal/coreaccess"
 	"github.com/redislimit/redislimit/internal/inside"
 	"github.com/redislimit/redislimit/internal/suite/conformance"
 	"github.com/redislimit/redislimit/internal/testkit/check"
@@ -29,7 +29,7 @@ const leased = 100 * time.Millisecond
 // A leaser is a Limiter with leases, in a process with clocks of its own.
 type leaser struct {
 	*core.Limiter
-	hook.Driver
+	coreaccess.Driver
 
 	wall, mono time.Duration
 }
@@ -69,7 +69,7 @@ func wall(client core.Client) core.Option {
 func newLeaser(t *testing.T, client core.Client, opts ...core.Option) *leaser {
 	t.Helper()
 	l := &leaser{wall: time.Hour}
-	clocks := hook.Simulation{Leases: func() (wall, mono time.Duration) { return l.wall, l.mono }}
+	clocks := coreaccess.Simulation{Leases: func() (wall, mono time.Duration) { return l.wall, l.mono }}
 	opts = append(opts, wall(client), inside.Core.Simulate(clocks), core.Lease(leased), core.FailClosed(), core.Timeout(10*time.Second), core.DenyCache(0))
 	lim, err := core.New(client, "lease", opts...)
 	check.Need(t, err)

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/redislimit/redislimit/core"
-	"github.com/redislimit/redislimit/internal/hook"
+	"github.com/redislimit/redislimit/internal/coreaccess"
 	"github.com/redislimit/redislimit/internal/inside"
 	"github.com/redislimit/redislimit/internal/testkit/check"
 	"github.com/redislimit/redislimit/internal/testkit/permits"
@@ -17,7 +17,7 @@ import (
 // A machine is a process with clocks of its own, and a bad network.
 type machine struct {
 	*core.Limiter
-	hook.Driver
+	coreaccess.Driver
 
 	h       *history
 	id      int
@@ -41,7 +41,7 @@ func (h *history) boot(id int) *machine {
 		m.rate = 1 - 0.001*float64(h.random.IntN(2)) // slow: the dangerous direction
 	}
 	wrong := time.Duration(h.random.Int64N(int64(historyPeriods[0]))) - historyPeriods[0]/2 // by its clock it may be another window
-	clocks := inside.Core.Simulate(hook.Simulation{
+	clocks := inside.Core.Simulate(coreaccess.Simulation{
 		Wall:         func() time.Time { return h.driven.Now().Add(wrong) },
 		Leases:       func() (wall, mono time.Duration) { return m.wall(), m.mono() },
 		HotDecisions: int64(2 + h.random.IntN(2)), LeaseShare: int64(1 + h.random.IntN(3)),

@@ -11,7 +11,7 @@ import (
 
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/internal/algorithm"
-	"github.com/redislimit/redislimit/internal/hook"
+	"github.com/redislimit/redislimit/internal/coreaccess"
 	"github.com/redislimit/redislimit/internal/inside"
 )
 
@@ -104,7 +104,7 @@ func (v Variant) Limit(r core.Rate) core.Limit {
 // With returns a limit with settings. Those that the algorithm does not take are
 // ignored.
 func (v Variant) With(r core.Rate, s Settings) core.Limit {
-	all := hook.LimitSettings{Aligned: v.Aligned, Name: s.Name}
+	all := coreaccess.LimitSettings{Aligned: v.Aligned, Name: s.Name}
 	if v.Kind.Bursts {
 		all.Burst = s.Burst
 	}

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/redislimit/redislimit/core"
-	"github.com/redislimit/redislimit/internal/hook"
+	"github.com/redislimit/redislimit/internal/coreaccess"
 	"github.com/redislimit/redislimit/internal/inside"
 )
 
@@ -90,7 +90,7 @@ func drawLease(ctx context.Context, w *environment) (string, error) {
 }
 
 func (p *leasing) start(w *environment) error {
-	clocks := hook.Simulation{Leases: func() (wall, mono time.Duration) { return p.clock, p.clock }}
+	clocks := coreaccess.Simulation{Leases: func() (wall, mono time.Duration) { return p.clock, p.clock }}
 	lim, err := core.New(w.client, "story-lease", inside.Core.Simulate(clocks), core.TokenBucket(core.PerSecond(leaseRate)), core.Lease(200*time.Millisecond),
 		core.Prefix("rl-pictures"), core.DenyCache(0), core.FailClosed(), core.Timeout(time.Minute),
 		core.Observe(func(_ context.Context, e core.Event) {

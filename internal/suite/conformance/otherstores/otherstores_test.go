@@ -8,7 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redislimit/redislimit/core"
-	"github.com/redislimit/redislimit/internal/hook"
+	"github.com/redislimit/redislimit/internal/coreaccess"
 	"github.com/redislimit/redislimit/internal/inside"
 	"github.com/redislimit/redislimit/internal/suite/conformance"
 	"github.com/redislimit/redislimit/internal/testkit/mini"
@@ -23,7 +23,7 @@ func TestMiniredis(t *testing.T) {
 		defer func() { _ = client.Close() }()
 		run(t, conformance.Store{
 			New: func(name string, opts ...core.Option) (*core.Limiter, error) {
-				return core.New(client, name, append(append(conformance.OnlyRedis, inside.Core.Simulate(hook.Simulation{Wall: now})), opts...)...)
+				return core.New(client, name, append(append(conformance.OnlyRedis, inside.Core.Simulate(coreaccess.Simulation{Wall: now})), opts...)...)
 			},
 			Advance:        advance,
 			ForgetsByClock: true,

@@ -1,7 +1,7 @@
-// Package hook defines what package core does only for other packages of this module: adapters, admin,
+// Package coreaccess defines what package core does only for other packages of this module: adapters, admin,
 // limittest, suites and tools. They call it through package inside, which binds the type parameters to the
 // types of core.
-package hook
+package coreaccess
 
 import (
 	"context"
