@@ -7,6 +7,10 @@
 //	go run ./internal/tools/luaprice -against ../other   # and those of another checkout
 //	go run ./internal/tools/luaprice -only 'token_bucket|three'
 //
+// The cases of this checkout are compiled with the other one's packages. If a name in
+// internal/algorithm has changed since, that fails: then put this program, as it was before the
+// change, into the other checkout, and run it there with -figures.
+//
 // It needs valgrind (with vgdb) and redis-server on PATH. A column counts the instructions of one
 // decision: the execution of the script, and the parsing of its command and the writing of its reply.
 // A pair, such as "reserve and settle", counts as one.
