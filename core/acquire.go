@@ -7,7 +7,7 @@ import (
 )
 
 // Acquire decides and charges as [Limiter.AllowN] does, for work that has an end. It returns a [Permit],
-// which takes slots of [InFlight] until the work ends, and can give back what other limits have charged.
+// which keeps slots of [InFlight] until the work ends, and can give back what other limits have charged.
 //
 //	p, err := lim.Acquire(ctx, key, 1)
 //	// ... if p.Allowed:
@@ -26,14 +26,15 @@ func (l *Limiter) Acquire(ctx context.Context, key string, n int64) (*Permit, er
 // units, which are an estimate, and holds them if it admits: they count for all other decisions as if
 // they were charged. [Reservation.Settle] then charges the true cost instead. This is not what Reserve
 // means in golang.org/x/time/rate, where it books a time in the future for which the caller waits. Here
-// the work may begin at once, and nothing is booked if it may not. ([Limiter.Wait] waits.)
+// admitted work can begin at once, and nothing is booked for work that is denied. ([Limiter.Wait]
+// waits.)
 //
 //	r, err := lim.Reserve(ctx, key, 500)
 //	// ... if r.Allowed: do it
 //	err = r.Settle(ctx, 7312)
 //
-// Units are held only for the time that [Hold] says. If they are not settled in that time, because the
-// process died or was slow, they are charged. So settle what was admitted before that, or call
+// Units are held only for the time that [Hold] sets. If they are not settled within that time, because
+// the process died or was slow, they are charged. So settle within that time, or call
 // [Reservation.Keep] for work that may take longer. Slots of [InFlight] are taken as by Acquire, and
 // are renewed without Keep. A [LeakyBucket] has places in a queue, which cannot be held: there Reserve
 // charges the n units.

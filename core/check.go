@@ -6,8 +6,10 @@ import (
 	"fmt"
 )
 
-// Check asks Redis whether it can decide, and then for permissions and settings, for up to five
-// seconds each. Call it when a service starts, and log the error. It changes no count.
+// Check asks Redis whether it can decide. If it can, Check looks at the settings of the servers and
+// of the client. If Redis refuses a command, Check finds out which permissions are missing. Each of
+// these steps takes at most five seconds, or at most the [Timeout] if that is longer. Call it when
+// a service starts, and log the error. It changes no count.
 //
 // An error that is [ErrUnavailable] says why Redis cannot decide, and what to do about it. The
 // cause may be the address, TLS, the password, the database, a node of a Cluster, a replica, the

@@ -1,6 +1,6 @@
 // Package core decides whether a request may pass. A [Limiter] holds one or more limits for every
-// key, across all processes that share a Redis: each decision is one atomic Lua script, timed by
-// the Redis server's clock.
+// key, across all processes that share a Redis. Redis decides in one atomic Lua script, by the
+// clock of the Redis server.
 //
 //	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379", ContextTimeoutEnabled: true})
 //	lim := core.MustNew(rdb, "api", core.TokenBucket(core.PerMinute(100)))
@@ -39,16 +39,17 @@
 //	Reserve,     n held         -         m          given back,   n are charged when
 //	ReserveAll                            charged    exactly       the Hold is over
 //
-// When the [Hold] is over, the units that were held have been charged, though the process still lives.
-// A later Settle(m) then charges only what m exceeds n by, and a later Release or Cancel changes nothing.
-// [Reservation.Keep] renews the Hold while the process lives and Redis answers. The deadline of a context
-// ends no Permit and no Reservation: it only bounds how long a call waits.
+// When the [Hold] is over, the held units are charged, even if the process is still alive. Settle(m) then
+// charges only the difference if m is more than n, and Release and Cancel change nothing.
+// [Reservation.Keep] renews the Hold while the process lives and Redis answers. A context that ends does
+// not end a Permit or a Reservation: it only bounds how long a call waits.
 //
-// Slots of [InFlight] are taken when they are admitted, by Acquire, Reserve and their kin alike, and all
-// endings free them. The Limiter renews them in the background. If the process dies, or cannot renew
-// them, others may have them when their [SlotTTL] is over, and the context of [Permit.Context] or
-// [Reservation.Context] is canceled. A place in the queue of a [LeakyBucket] is always charged at once:
-// Reserve is like Acquire there, Settle(0) is like Cancel, and any other Settle like Release.
+// Acquire, Reserve and similar methods take slots of [InFlight] as soon as they admit a request, and
+// every way to end the Permit or Reservation frees its slots. The Limiter renews slots in the
+// background. If the process dies or cannot renew its slots, other processes can take them when their
+// [SlotTTL] is over, and the context of [Permit.Context] or [Reservation.Context] is canceled. A place
+// in the queue of a [LeakyBucket] is always charged at once: Reserve is like Acquire there, Settle(0) is
+// like Cancel, and any other Settle like Release.
 //
 // # Words
 //
