@@ -18,12 +18,12 @@ const (
 	maxLevels = 100
 )
 
-// With Ban, a denial bans the key: until the ban ends, the key is denied even what the limits would
-// admit. The first ban lasts for the first of the given durations. Each further ban lasts for the
-// next duration in the list, or for the last one when there is no next. If the key is not denied
-// for as long as its last ban lasted, its next ban is a first one again. A ban never ends before
-// the denied request would be admitted, so a client that comes back after its RetryAfter is not
-// banned again.
+// Ban lets a denial begin a ban of the key: until the ban ends, the key is denied even what the
+// limits would admit. The first ban lasts for the first of the given durations. Each further ban
+// lasts for the next duration in the list, or for the last one when there is no next. If the key is
+// not denied for as long as its last ban lasted, its next ban is a first one again. A ban never
+// ends before the denied request would be admitted, so a client that comes back after its
+// RetryAfter is not banned again.
 //
 //	core.New(rdb, "login", core.SlidingWindowLog(core.PerHour(5)), core.FailClosed(), core.Ban(time.Hour, 24*time.Hour))
 //
