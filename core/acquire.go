@@ -35,16 +35,17 @@ func (l *Limiter) Acquire(ctx context.Context, key string, n int64) (*Permit, er
 //
 // Units are held only for the time that [Hold] sets. If they are not settled within that time, because
 // the process died or was slow, they are charged. So settle within that time, or call
-// [Reservation.Keep] for work that may take longer. Slots of [InFlight] are taken as by Acquire, and
-// are renewed without Keep. A [LeakyBucket] has places in a queue, which cannot be held: there Reserve
-// charges the n units.
+// [Reservation.Keep] for work that can take longer. Slots of [InFlight] are taken as by Acquire, and
+// are renewed without Keep. A [LeakyBucket] has places in a queue, which cannot be held: with a
+// LeakyBucket, Reserve charges the n units at once.
 //
-// While units of a key are held, the RetryAfter and ResetAfter of others are estimates, as if the units
-// had been charged. If only held units deny a request, RetryAfter is at most a second, because they may
-// be given back at any time.
+// While units of a key are held, the RetryAfter and ResetAfter of other requests with the key are
+// estimates, computed as if the units had been charged. If a request is denied only because of held
+// units, its RetryAfter is at most a second, because these units can be given back at any time.
 //
-// A denial is a Reservation that is not Allowed. The errors are the same as with AllowN,
-// and the Reservation is then nil. After [ErrUnavailable] n units may be held, and are charged when the hold expires.
+// A denial is a Reservation that is not Allowed. The errors are the same as with AllowN, and the Reservation
+// is then nil. After [ErrUnavailable], it is possible that n units are held; these are charged when the Hold
+// is over.
 func (l *Limiter) Reserve(ctx context.Context, key string, n int64) (*Reservation, error) {
 	req := l.newRequest(key, n, algorithm.OpReserve)
 	defer req.recycle()

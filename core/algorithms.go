@@ -13,8 +13,8 @@ import (
 // day.
 //
 // It is the cheapest algorithm and the coarsest: around the boundary of two windows, up to twice
-// the limit may pass within one period. It keeps one string of about 25 bytes per key, and a
-// decision takes constant time.
+// the rate's count can be admitted within one period. It keeps one string of about 25 bytes per
+// key, and a decision takes constant time.
 func FixedWindow(r Rate, o ...WindowOption) Limit {
 	return with(newLimit(algorithm.FixedWindow, r), o).canonical()
 }
@@ -24,9 +24,9 @@ func FixedWindow(r Rate, o ...WindowOption) Limit {
 // suits small limits that must hold strictly, such as limits on logins or payments.
 //
 // Its memory grows with the charges in the window. It keeps a sorted set with one entry for each
-// charge of one unit; an entry takes about 20 bytes if there are at most 128, and 120 bytes
-// otherwise. A charge of several units takes a few entries, for example 11 for 100,000 units. New
-// refuses a count above 100,000; use [SlidingWindowCounter] for those.
+// charge of one unit; an entry takes about 20 bytes if the set has at most 128 entries, and 120
+// bytes otherwise. A charge of several units takes a few entries, for example 11 for 100,000 units.
+// New refuses a count above 100,000; use [SlidingWindowCounter] for larger counts.
 func SlidingWindowLog(r Rate, o ...LimitOption) Limit {
 	return with(newLimit(algorithm.SlidingWindowLog, r), o)
 }
@@ -38,8 +38,8 @@ func SlidingWindowLog(r Rate, o ...LimitOption) Limit {
 // as a fixed window has.
 //
 // It is exact if the units of the previous window came evenly. If they came in a burst at the end
-// of that window, nearly twice the count may pass within one period. It keeps one string of about
-// 25 bytes per key, and a decision takes constant time.
+// of that window, nearly twice the rate's count can be admitted within one period. It keeps one
+// string of about 25 bytes per key, and a decision takes constant time.
 //
 // The algorithm became known through Cloudflare, "How we built rate limiting capable of scaling to
 // millions of domains", 2017.
@@ -74,18 +74,18 @@ func TokenBucket(r Rate, o ...BucketOption) Limit { return with(newLimit(algorit
 func GCRA(r Rate, o ...BucketOption) Limit { return with(newLimit(algorithm.GCRA, r), o) }
 
 // LeakyBucket returns a [Limit] that shapes traffic: a queue of [Burst] units, from which one unit
-// leaves every period/count, however they came in. The [Result.Delay] of an admitted request says
-// how long to wait for its turn, and the middleware holds the request for that long. A request that
-// does not fit into the queue is denied. LeakyBucket protects a backend that cannot take bursts. If
-// a request leaves the queue before its turn, its place goes to the next request that comes; see
-// [Permit.Cancel].
+// leaves every period/count, however the requests came in. The [Result.Delay] of an admitted
+// request says how long to wait for its turn, and the middleware holds the request for that long. A
+// request that does not fit into the queue is denied. LeakyBucket suits a backend that cannot take
+// bursts. If a request leaves the queue before its turn, its place goes to the next request that
+// comes; see [Permit.Cancel].
 //
 // The default Burst is the number of units that drain in one second, but at least 1. So no request
 // is held for longer than a second unless you ask for it.
 //
 // It keeps one string of about 45 bytes per key. The string is longer while places that were given
-// back are free; at most 128 such places are kept. The queue is virtual: no process holds it, and
-// no process drains it.
+// back are free; at most 128 such places are kept. The queue is virtual: no process keeps its
+// requests or takes them out.
 //
 // The algorithm is the leaky bucket as a queue, by J. Turner, "New Directions in Communications",
 // 1986.
@@ -105,14 +105,14 @@ func LeakyBucket(r Rate, o ...BucketOption) Limit { return with(newLimit(algorit
 // InFlight suits slow endpoints, or work that must not be done twice at once. It goes well beside a
 // limit with a rate in the same Limiter: all limits must admit, or none is charged. A request that
 // costs 60 units of the rate then also takes 60 slots. If each request should take one slot
-// whatever it costs, give InFlight a Limiter of its own, and ask both by [AcquireAll], with
-// slots.On(key).Cost(1). With n = 0 it denies everything: see [Limit].
+// whatever it costs, give InFlight a Limiter of its own, and let both Limiters decide by
+// [AcquireAll], with slots.On(key).Cost(1). With n = 0 it denies everything: see [Limit].
 //
-// A slot is held for its [SlotTTL]. The Limiter renews it in the background, every third of that
-// time, until the work ends. So a process that dies withholds its slots for at most one SlotTTL. A
-// process that cannot renew a slot in time, because Redis does not answer, loses it, and others may
-// take it. The context of [Permit.Context] is then canceled; the handlers of the middleware get
-// that context.
+// A slot is taken for one [SlotTTL]. The Limiter renews the slot in the background, every third of
+// that time, until the work ends. So a process that dies withholds its slots for at most one
+// SlotTTL. A process that cannot renew a slot in time, because Redis does not answer, loses the
+// slot, and another process can take it. The context of [Permit.Context] is then canceled; the
+// handlers of the middleware get that context.
 //
 // By the clock of Redis, never more than n slots are taken and not expired. The promise depends on
 // that clock: if it steps forward by a SlotTTL, all slots become free, and if it steps back, the
@@ -152,6 +152,6 @@ var unlimited = &algorithm.Kind{Name: "unlimited"}
 // outage policy decides while Redis does not answer. Without the option Ban, Redis is never asked, so
 // an outage makes no difference.
 //
-// Several Limits of a [Limiter] may be Unlimited. In a text, an Unlimited is written "unlimited"; see
+// Several Limits of a [Limiter] can be Unlimited. In a text, an Unlimited is written "unlimited"; see
 // [ParseLimit].
 func Unlimited() Limit { return Limit{kind: unlimited} }

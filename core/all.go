@@ -25,19 +25,20 @@ import (
 // One script decides about all keys if the Limiters have the same client of a single server and the same
 // [Timeout]. It takes Redis as long as the script of one Limiter that has all these limits. On a Cluster
 // or a Ring one script decides if, in addition, all Limiters are asked about the same key. As with
-// [Limiter.AllowN], a caller whose context ends before the reply may have been charged.
+// [Limiter.AllowN], it is possible that a caller was charged although its context ended before the
+// reply.
 //
 // Otherwise Redis is asked about one key after the other, whatever the order of the arguments: the key
 // with the smallest [Limit.Capacity] first, and keys with the same Capacity by the names of their
 // Limiters and then by key. So a caller who is over their own limit takes nothing of a larger limit
 // that they share with others. The units are held, as by [Limiter.Reserve], until all Limiters have
 // admitted. If one Limiter denies, the Result is its denial, and the held units are given back in the
-// background: they may still be held when AllowAll returns. Until they are given back, another call
-// may be denied because of them, with a RetryAfter of at most a second. Therefore AllowAll repeats a
-// decision once if its denial may be over within a second. If the process dies while units are held,
+// background, perhaps only after AllowAll has returned. Until then, another call can be denied because
+// of them, with a RetryAfter of at most a second. Therefore, after a denial with a RetryAfter of at
+// most a second, AllowAll asks about the key once more. If the process dies while units are held,
 // these units are charged when they expire. Redis is also asked about one key after the other if a
 // Limiter has a [Lease], if a cost is 0, or if the Limiters have more than 12 limits and bans in all.
-// Each key may then take a whole [Timeout], until Redis is known not to answer.
+// The decision about each key can then take a whole [Timeout], until Redis is known not to answer.
 //
 // A Limiter counts nothing if all its limits are [Unlimited], or if one of its limits is 0. Such
 // Limiters decide first. Their Results are left out unless one of them denies, or all Limiters count

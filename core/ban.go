@@ -28,9 +28,9 @@ const (
 //	core.New(rdb, "login", core.SlidingWindowLog(core.PerHour(5)), core.FailClosed(), core.Ban(time.Hour, 24*time.Hour))
 //
 // During a ban everything is denied, even a cost of 0, and nothing changes: a request during a ban
-// does not prolong it. Settling or releasing what was admitted earlier still works. [Limiter.Reset]
-// keeps a ban, and [Limiter.Unblock] ends it. If Redis refuses to write a ban, the request is
-// denied without one.
+// does not prolong it. What was admitted before the ban can still be settled, released or canceled.
+// [Limiter.Reset] keeps a ban, and [Limiter.Unblock] ends it. If Redis refuses to write a ban, the
+// request is denied without one.
 //
 // Only a denial because of charged units begins a ban. No ban begins if the request is denied only
 // because of held units, because of [InFlight], or because its cost is above the capacity. Callers
@@ -65,9 +65,9 @@ func validBan(d time.Duration) bool { return d >= minBan && d <= maxBan }
 var errNoBan = errors.New("without the option Ban no key can be blocked: give it to all processes, as Ban() for this alone")
 
 // Block bans key for the duration d from now, in all processes. d is from a millisecond to a year.
-// If the key is banned already, its ban becomes longer or shorter. The levels of [Ban] stay as they
-// are. The Limiter must have the option Ban. Other errors are the same as for [Limiter.Reset].
-// While Redis does not answer, only this process bans the key.
+// If the key is banned already, its ban is replaced, so that it becomes longer or shorter. The
+// levels of [Ban] stay as they are. The Limiter must have the option Ban. Other errors are the same
+// as for [Limiter.Reset]. While Redis does not answer, only this process bans the key.
 func (l *Limiter) Block(ctx context.Context, key string, d time.Duration) error {
 	return l.block(ctx, key, d, false)
 }

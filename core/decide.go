@@ -23,13 +23,13 @@ func (l *Limiter) Allow(ctx context.Context, key string) (res Result, err error)
 //
 // The error is [ErrInvalidCost] for a negative n, [ErrInvalidKey] for an empty key, the error of
 // ctx if ctx has ended, and with [FailClosed] [ErrUnavailable] if Redis did not answer. After
-// ErrUnavailable and after the error of ctx, n may have been charged, except that nothing is sent
-// if ctx had already ended before the call. A Limiter with [InFlight] returns an error: use
+// ErrUnavailable and after the error of ctx, it is possible that n was charged. (If ctx had already
+// ended before the call, nothing was charged.) A Limiter with [InFlight] returns an error: use
 // [Limiter.Acquire].
 //
 // The call to Redis is bounded by [Timeout], not by ctx. If ctx ends first, AllowN returns the
 // error of ctx and the call continues in the background; the outage policy does not apply.
-// [Timeout] says which callers may wait longer than ctx.
+// [Timeout] says which callers can wait longer than ctx.
 func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (res Result, err error) {
 	req := l.newRequest(key, n, algorithm.OpCharge)
 	defer req.recycle()

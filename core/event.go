@@ -23,7 +23,7 @@ const (
 	EventDecision EventKind = iota + 1
 	// EventOutage is a call that Redis did not answer. Err has the cause. While the circuit breaker
 	// is open, no decision calls Redis, so the last of these events are about calls that were in
-	// flight when it opened.
+	// flight when the circuit breaker opened.
 	EventOutage
 	// EventFallbackOn means that the outage policy begins to decide. Err has the cause.
 	EventFallbackOn
@@ -35,7 +35,8 @@ const (
 	EventFallbackOff
 	// EventBreaker is a change of the circuit breaker. Detail is its new state, "open" or "closed".
 	EventBreaker
-	// EventScriptLoad means that Redis did not have the script, so it was sent in full.
+	// EventScriptLoad means that Redis did not have the script, so the Limiter sent the whole
+	// script.
 	EventScriptLoad
 	// EventKeyFallback is a request for which the key function of a middleware has found no key.
 	// The request is counted by the fallback key: the address of the peer, unless the middleware
@@ -49,18 +50,18 @@ const (
 	// renewed in time or Redis has lost them.
 	EventSlotLost
 	// EventLease is a change of the number of units that this process has on lease; see [Lease].
-	// Cost is the change. It is negative at the end of a lease: Spent of its units were spent, and
-	// the others are given back.
+	// Cost is the change. At the end of a lease, Cost is negative, and Spent is how many of its
+	// units were spent; the other units are given back.
 	EventLease
 	// EventOverload is about calls that this process could not send to Redis in time, because too
 	// many calls wait in the process. Redis is not at fault. Cost is the number of these calls. The
 	// outage policy decides in place of a decision that could not be sent. At most one such event
 	// is emitted per second.
 	EventOverload
-	// EventBan is a ban that has begun in this process. Took is its duration. A denial began it,
-	// which is then the Result, or [Limiter.Block] did. [Limiter.Unblock] also emits an EventBan,
-	// with a Took of 0. [Limiter.BlockAtLeast] always emits an EventBan, even if the key has a
-	// longer ban already. See [Ban].
+	// EventBan is a ban that has begun in this process. Took is its duration. If a denial began the
+	// ban, Result is that denial. If [Limiter.Block] began it, there is no Result.
+	// [Limiter.Unblock] also emits an EventBan, with a Took of 0. [Limiter.BlockAtLeast] always
+	// emits an EventBan, even if the key has a longer ban already. See [Ban].
 	EventBan
 	// EventCancel is a [Permit] or [Reservation] that was canceled or settled at 0, and gives back
 	// Cost units. It does not say whether Redis has received this. A caller whose context ends

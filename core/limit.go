@@ -22,10 +22,10 @@ import (
 // A Limit with a count of 0 denies every request, except those that cost 0. It is meant for numbers
 // that come from data, such as the plan of a suspended customer: [Limiter.With] and [ParseLimit]
 // accept it, and New reports it as a mistake. Its denials have a RetryAfter of [Never] and begin no
-// [Ban]. A Limiter without the option Ban decides about it without Redis. With the option Ban, it
+// [Ban]. A Limiter with such a Limit decides without Redis, unless it has the option Ban: it then
 // asks Redis whether the key is banned. If Redis does not answer, the Limit still denies, whatever
-// the outage policy is. Other Limits of the same Limiter do not decide then, and nothing is charged
-// to them; the [Result] describes the Limit of 0 alone.
+// the outage policy is. If a Limiter has a Limit of 0, its other Limits do not decide, and nothing
+// is charged to them; the [Result] describes the Limit of 0 alone.
 type Limit struct {
 	kind    *algorithm.Kind
 	rate    Rate
@@ -109,7 +109,7 @@ type zoneOption string
 // is an IANA name, such as "Europe/Berlin". Without In, PerWeek and PerMonth use UTC. Calendar
 // windows are always [Aligned].
 //
-// A window begins at the first instant of its local day, so a day may have 23 or 25 hours. The
+// A window begins at the first instant of its local day, so a day can have 23 or 25 hours. The
 // clock of Redis decides which window a request is in. If the clock of this process differs from
 // the clock of Redis by more than a window, the outage policy decides instead. Time zones come from
 // the system, or from the program if it imports time/tzdata.
@@ -191,9 +191,9 @@ type nameOption string
 // change of the algorithm starts a fresh count. So does a change of the period, except in a bucket
 // with a name. So does a change of the kind of windows: from the first request, aligned, or of a
 // calendar and its time zone. A fresh count is independent of the old one: while processes with the
-// old limit run beside processes with the new one, they may admit as much as both limits allow
-// together. [TokenBucket] and [GCRA] of the same name share their count. The guide has an example
-// under "What identifies a count".
+// old limit and processes with the new limit run side by side, together they can admit as much as
+// the two limits allow in sum. A TokenBucket and a GCRA that have the same LimitName share their
+// count. The guide has an example under "What identifies a count".
 func LimitName(name string) LimitOption { return nameOption(name) }
 
 func (nameOption) bucket() {}
@@ -322,8 +322,8 @@ func (l Limit) Capacity() int64 {
 //
 // The window begins at start, and the next window begins at end. Both are in the zone given to In, or
 // in UTC. The clock of Redis decides to which window a request belongs. Result.At is an instant of
-// that clock; time.Now may differ from it by a little. If t is outside of the years 1 to 9999, ok is
-// false.
+// that clock; time.Now can differ from that clock by a little. If t is outside of the years 1 to
+// 9999, ok is false.
 func (l Limit) WindowAt(t time.Time) (start, end time.Time, ok bool) {
 	if year := t.UTC().Year(); l.check() != nil || year < 1 || year > 9999 {
 		return time.Time{}, time.Time{}, false

@@ -28,7 +28,7 @@ import (
 // that were used, and which start a fresh count. Every Redis key has a TTL.
 //
 // A cost of 0 charges nothing and is always allowed, except during a [Ban]. A denied request
-// changes nothing, except that it may begin a ban. A Limiter is safe for concurrent use.
+// changes nothing, except that it can begin a ban. A Limiter is safe for concurrent use.
 type Limiter struct {
 	family *family
 

@@ -33,8 +33,8 @@ type Client interface {
 
 // New returns the Limiter called name, which counts in the Redis of client. Limiters of the same
 // name and [Prefix] share their counts, across all processes. The guide explains under "What
-// identifies a count" which changes of a limit keep its count. The name also appears in headers,
-// events and metrics. It has 1 to 64 letters, digits and "_.-".
+// identifies a count" which changes of a limit keep the units that were used. The name also appears
+// in headers, events and metrics. It has 1 to 64 letters, digits and "_.-".
 //
 // The options are 1 to 12 limits, such as [TokenBucket] or [FixedWindow], and settings, such as
 // [Prefix]. If there are several limits, a request is admitted and charged only if all of them
@@ -133,7 +133,7 @@ func MustNew(client Client, name string, opts ...Option) *Limiter {
 // Redis. Limiters that it returns share nothing, even if they have the same name. It suits tests,
 // and services of one process.
 //
-// Its memory is bounded by [MaxKeys]. When that many keys are held, a new key replaces one of 16
+// Its memory is bounded by [MaxKeys]. When it keeps that many keys, a new key replaces one of 16
 // keys that are chosen at random: one whose full limit is available again, or else the key that has
 // used the smallest part of its limit. So a new key is always counted, and a key whose limit is
 // used up is rarely evicted unless nearly all limits are used up. A [SlidingWindowLog] also keeps
@@ -180,10 +180,10 @@ func must(l *Limiter, err error) *Limiter {
 // each request. Up to 100,000 different lists of limits are remembered, at 1 to 2.5 kB each. So
 // pass numbers of your own, never numbers that a client chooses.
 //
-// If the count or burst of a key changes, the key keeps the units that it has used, as with any
-// change of a limit. A change of the algorithm starts a fresh count. So does a change of the
-// period, except in a bucket with a name, and a change of the kind of windows; see [LimitName].
-// Used units of a bucket come back at the rate of the limit that was charged last.
+// If only the count or the burst of a key's limit changes, the units that the key has used stay
+// used. A change of the algorithm starts a fresh count. So does a change of the period, except in a
+// bucket with a name, and a change of the kind of windows; see [LimitName]. Used units of a bucket
+// come back at the rate of the limit that was charged last.
 //
 // For a customer without a limit, use [Unlimited]. For a customer who may do nothing, use a count
 // of 0; see [Limit].

@@ -116,8 +116,8 @@ func Prefix(prefix string) Option {
 // Timeout sets how long a decision waits for Redis at most, from 1 millisecond to 1 minute. The default
 // is 500 ms. When the Timeout is over, the outage policy decides. With a much shorter Timeout than the
 // default, a busy machine would be mistaken for an outage, and each process would then count
-// separately. With a [Lease], a decision that first waits for the lease of another request may take two
-// timeouts.
+// separately. With a [Lease], a decision that first waits for the lease that another request takes can
+// take two timeouts.
 //
 // No option of the client makes a decision wait longer. A hook of the client can, if the client has
 // ContextTimeoutEnabled and the hook does not return when its context ends. A shorter ReadTimeout or
@@ -127,22 +127,22 @@ func Prefix(prefix string) Option {
 //
 // When Redis fails, the first decisions wait one timeout at most. They wait even if connections are
 // refused at once, because go-redis tries a few times to connect. If the process has never reached the
-// server, each decision in the first 3 s may wait one timeout. After that, Redis is probed in the
+// server, each decision in the first 3 s can wait one timeout. After that, Redis is probed in the
 // background. Most decisions then do not wait. Only a decision before which no other came for a second
-// waits for the result of a probe, for at most 100 ms. If keys are asked one after the other, as
-// [AllowAll] describes, these times apply to each key.
+// waits for the result of a probe, for at most 100 ms. If Redis is asked about one key after the
+// other, as [AllowAll] describes, these times apply to each key.
 //
 // If the deadline of a caller comes before the Timeout, the caller gets the error of its context, and
 // the outage policy does not apply. The middleware then answers 503. If the client has left, the
 // status is 499, which appears only in logs. So give requests more time than the Timeout. With
-// ContextTimeoutEnabled, a caller that is canceled may wait until its call ends, and gets the Result
-// if the call succeeds before the caller's deadline.
+// ContextTimeoutEnabled, it is possible that a caller whose context is canceled waits until its call
+// ends. If the call succeeds before the deadline of that context, the caller gets the Result.
 func Timeout(d time.Duration) Option {
 	return within("Timeout", d, time.Millisecond, time.Minute, func(c *config) { c.timeout = d })
 }
 
-// MaxBatch sets how many decisions of this process may share a round trip to Redis, from 1 (none
-// share) to 1000. The default is 128.
+// MaxBatch sets how many decisions of this process can share a round trip to Redis, from 1 (each
+// has its own) to 1000. The default is 128.
 //
 // A decision is sent alone, at once, while fewer than four calls are in flight to the server (two
 // to a node of a Cluster). Further decisions wait until one of these calls returns, and are then
@@ -154,10 +154,10 @@ func Timeout(d time.Duration) Option {
 // With clients other than *redis.Client and *redis.ClusterClient, decisions share no round trips.
 // How decisions share scripts on a Cluster and behind a proxy is described in the operating guide.
 //
-// Hooks of the client, such as those for tracing, see a batch once, with a context that has the
-// values of its first caller's context and does not end with that caller. If a hook panics or ends
-// its goroutine, all callers of the batch get the same error. It is not [ErrUnavailable], so the
-// outage policy does not apply.
+// Hooks of the client, such as those for tracing, are called once for each batch. Their context has
+// the values of the first caller's context, but does not end when the context of that caller ends.
+// If a hook panics or ends its goroutine, all callers of the batch get the same error. It is not
+// [ErrUnavailable], so the outage policy does not apply.
 func MaxBatch(n int) Option {
 	return within("MaxBatch", n, 1, 1000, func(c *config) { c.maxBatch = n })
 }
@@ -166,9 +166,9 @@ func MaxBatch(n int) Option {
 // 10,000. A remembered key takes about 350 bytes.
 //
 // While a denial is remembered, the key is denied without asking Redis, for any cost that is at
-// least as large. A denial is remembered until its RetryAfter has passed, and for at most one
-// second. Therefore a Reset, a Cancel or a raised limit takes effect at once in the process that
-// makes it, and within a second in other processes. The cache never admits anything.
+// least as large as the denied one. A denial is remembered until its RetryAfter has passed, and for
+// at most one second. Therefore a Reset, a Cancel or a raised limit takes effect at once in the
+// process that makes it, and within a second in other processes. The cache never admits anything.
 //
 // For a cost that is larger than the one that Redis denied, RetryAfter is a lower bound. For a cost
 // above the capacity, Remaining is the number that Redis last reported. If [Ban] is given
@@ -189,8 +189,8 @@ func MaxKeys(n int) Option {
 // is 1. While Redis does not answer, [FailLocal] then enforces 1/n of each limit in each process,
 // and denies any cost above that share.
 //
-// A share is at least one unit. If n is larger than a limit, n processes together therefore admit n
-// units; New logs a warning about this.
+// A share is at least one unit. If a limit has fewer than n units, n processes therefore admit n
+// units together; New logs a warning about this.
 func Processes(n int) Option {
 	return within("Processes", n, 1, 1e6, func(c *config) { c.processes = n })
 }
@@ -214,14 +214,14 @@ func Hold(d time.Duration) Option {
 // A key gets a lease when this process has asked for it 8 times within d. A lease has as many units
 // as were used during d, but at most an eighth of the units that remain. So leases shrink near the
 // limit. A lease that would have fewer than three units is not taken. When a lease ends, the units
-// that were not spent are given back. They are charged if the process dies first, or cannot reach
-// Redis in time.
+// that were not spent are given back. If the process dies before that, or cannot reach Redis in
+// time, these units are charged.
 //
 // All processes together never admit more than the limits allow, provided that Redis keeps its
-// writes and that its clock does not step forward. They may admit less: units on lease are not
-// available to other processes for up to d, and a large cost may be denied repeatedly while leases
-// serve small costs. A Reset or Cancel in another process, and a lowered limit, take effect within
-// d.
+// writes and that its clock does not step forward. They can admit less than that: units on lease
+// are not available to other processes for up to d, and it is possible that a large cost is denied
+// again and again while leases serve small costs. If another process calls Reset or Cancel, or
+// lowers a limit, this takes effect within d.
 //
 // A [LeakyBucket] and [InFlight] cannot be leased. [Limiter.Close] gives all leased units back.
 func Lease(d time.Duration) Option {

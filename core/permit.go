@@ -8,13 +8,15 @@ import "context"
 // the ways to end a Permit and a [Reservation] under "Permits and reservations".
 //
 // The first call of Release or Cancel counts, and later ones do nothing. Both do nothing on a Permit
-// that is not Allowed, on one that [FailOpen] admitted, and on nil, so a deferred Release needs no test.
+// that is not Allowed, on one that [FailOpen] admitted, and on nil. So you can defer Release without
+// checking the Permit.
 //
-// The call is sent to Redis even if its context has already ended, because the context bounds only how
-// long the caller waits for the reply. (If a context without a deadline is canceled while the caller
-// waits, the caller notices it within the [Timeout].) The call is sent once and never retried. The
-// error is [ErrUnavailable] if Redis could not answer, or the error of the context. After an error,
-// the slots may stay taken until they expire, and it may be that Cancel has given nothing back.
+// The call of Release or Cancel is sent to Redis even if its context has already ended, because the
+// context bounds only how long the caller waits for the reply. (If a context without a deadline is
+// canceled while the caller waits, the caller notices it within the [Timeout].) The call is sent once
+// and never retried. The error is [ErrUnavailable] if Redis could not answer, or the error of the
+// context. After an error, it is possible that the slots stay taken until they expire, and that Cancel
+// has given nothing back.
 //
 // If the program drops a Permit that has slots without ending it, the slots are no longer renewed,
 // and expire after their [SlotTTL]. The Limiter logs one warning about such Permits.
@@ -44,8 +46,8 @@ func (p *Permit) Release(ctx context.Context) error { return (*admission)(p).rel
 func (p *Permit) Cancel(ctx context.Context) error { return (*admission)(p).cancel(ctx) }
 
 // Context returns a copy of ctx that is canceled if p loses its slots of [InFlight] before p ends. Work
-// that goes on after that may run beside the work of another process that has taken the slots.
-// [context.Cause] of the canceled context is [ErrSlotLost]. The middleware gives handlers such a
+// that goes on after that can run at the same time as the work of another process that has taken the
+// slots. [context.Cause] of the canceled context is [ErrSlotLost]. The middleware gives handlers such a
 // context. Call the returned function when the work ends, to free what the context needs. If p has no
 // slots, Context returns ctx itself.
 //

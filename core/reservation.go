@@ -10,16 +10,18 @@ import "context"
 // The first call of Settle or Cancel counts, and later ones do nothing. All methods do nothing on a
 // Reservation that is not Allowed, on one that [FailOpen] admitted, and on nil.
 //
-// The call is sent to Redis even if its context has already ended, because the context bounds only how
-// long the caller waits for the reply. (If a context without a deadline is canceled while the caller
-// waits, the caller notices it within the [Timeout].) The call is sent once and never retried. The
-// error is [ErrUnavailable] if Redis could not answer, or the error of the context. After an error,
-// the units may stay held until the [Hold] is over, and are then charged.
+// The call of Settle or Cancel is sent to Redis even if its context has already ended, because the
+// context bounds only how long the caller waits for the reply. (If a context without a deadline is
+// canceled while the caller waits, the caller notices it within the [Timeout].) The call is sent once
+// and never retried. The error is [ErrUnavailable] if Redis could not answer, or the error of the
+// context. After an error, it is possible that the units stay held until the [Hold] is over, and are
+// then charged.
 //
 // If the program drops a Reservation without ending it, the Reservation is no longer renewed: its slots
 // expire, and its units are charged when the [Hold] is over. The Limiter logs one warning about such
-// Reservations. It notices every Reservation that was being renewed (one with slots, or after Keep). Of
-// all other Reservations it watches only one at a time, so it may take long until it notices one.
+// Reservations. It notices every Reservation that was being renewed (one with slots, or after Keep). It
+// watches other Reservations only one at a time, so it can take long until it notices that one of them
+// was dropped.
 type Reservation struct {
 	Result
 	ending
@@ -44,7 +46,7 @@ func (r *Reservation) Settle(ctx context.Context, actual int64) error {
 // free again, unless the [Hold] is over. A [LeakyBucket] gives a place back as [Permit.Cancel] does.
 func (r *Reservation) Cancel(ctx context.Context) error { return (*admission)(r).cancel(ctx) }
 
-// Keep renews the held units in the background until r ends, for work that may take longer than the
+// Keep renews the held units in the background until r ends, for work that can take longer than the
 // [Hold]. The units are renewed at least three times in each Hold. If no renewal succeeds before the
 // Hold is over, the units are charged. The middleware calls Keep for each request. Slots of [InFlight]
 // are renewed without Keep.

@@ -26,9 +26,9 @@ const maxParts = 4
 // AllowUpTo makes ordinary decisions: one if all n units are admitted or none remain, and otherwise
 // at least three. The first decision is about n units, the second about the units that remain, and
 // the last asks when the rest would be admitted. If other callers take units after the first
-// decision, the second may be denied, too; AllowUpTo then asks for what remains now. After four
+// decision, the second can be denied, too; AllowUpTo then asks for what remains now. After four
 // attempts to get what remains, it grants nothing. So it never grants more than the limit, but
-// while many callers take units at the same time, it may grant less than what remains. It begins no
+// while many callers take units at the same time, it can grant less than what remains. It begins no
 // [Ban], and observers are notified of one decision with the granted units. A cost of 0 is decided
 // as in [Limiter.AllowN].
 //

@@ -38,7 +38,7 @@ import (
 //   - The header has fewer addresses than TrustedHops.
 //   - A trusted proxy has written an entry that is not an address.
 //   - The address that counts as the client's is private, although another address stands to its
-//     left in the header: it may be that of a proxy which the options leave out.
+//     left in the header: it is perhaps the address of a proxy that the options do not cover.
 //
 // IP logs another warning if the peer's address has no port, or is not an address: a middleware such as
 // chi's RealIP has then replaced the address by the value of a header, which clients can choose. Remove

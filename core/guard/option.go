@@ -41,7 +41,7 @@ type answerOption = settings.AnswerOption
 // Skip lets the requests for which skip returns true pass without a decision. These requests are
 // not counted, and their responses have no headers about the limit.
 //
-// Clients choose the path of a request, and several paths may lead to the same route: Fiber serves
+// Clients choose the path of a request, and several paths can lead to the same route: Fiber serves
 // /login for /LOGIN, too, unless it is configured otherwise. Therefore skip the paths that need no
 // limit; do not skip every path except the ones that need a limit.
 func Skip(skip func(keyfunc.Request) bool) Option {
@@ -183,11 +183,11 @@ func DryRun() Option {
 //
 // Within one process, requests with the same key are admitted in the order of their arrival: a new
 // request goes behind those that wait. Each process has a queue of its own. Slots of
-// [core.InFlight], and the units that [CountIf] and [CostAfter] reserve, may be given back at any
+// [core.InFlight], and the units that [CountIf] and [CostAfter] reserve, can be given back at any
 // time, so requests wait for them until d is over. A waiting request is woken when slots or units
 // are given back in this process. It also tries again at intervals, as [core.Limiter.AcquireWait]
 // does. The wait ends early if the context of the request ends. d does not shorten [core.Timeout]:
-// each decision may take the whole Timeout, so a short d never counts as an outage.
+// each decision can take the whole Timeout, so a short d never counts as an outage.
 //
 // A request that waits begins no ban (see [core.Ban]), but a request that is denied at once can
 // begin one. With [DryRun], no request waits. Observers see one decision for each request, the last
