@@ -67,9 +67,9 @@ func Cost(cost func(keyfunc.Request) int64) Option {
 }
 
 // Fallback sets the key function for requests in which the middleware's own key function finds no
-// key. The default is [keyfunc.Peer], which is also used for requests in which key finds none
-// either. Behind a proxy, keyfunc.Peer returns the proxy's address: all requests without a key
-// would share one limit, and one client could use it up for all others. Behind a proxy, use
+// key. The default is [keyfunc.Peer]. If the function of Fallback finds no key either, keyfunc.Peer
+// is used as well. Behind a proxy, keyfunc.Peer returns the proxy's address: all requests without a
+// key would share one limit, and one client could use it up for all others. Behind a proxy, use
 //
 //	guard.Fallback(keyfunc.IP(keyfunc.TrustedProxies(...)))
 //
@@ -178,8 +178,8 @@ func DryRun() Option {
 // millisecond to 1 minute. If the client leaves while its request waits, nothing stays charged.
 //
 // A request is denied at once, as without WaitUpTo, if the wait is known to be longer than d, if
-// [MaxWaiting] requests are waiting already, during a ban that ends later, or if the deadline of
-// the request comes before the end of the wait.
+// [MaxWaiting] requests are waiting already, if the key is banned for longer than d, or if the
+// deadline of the request comes before the end of the wait.
 //
 // Within one process, requests with the same key are admitted in the order of their arrival: a new
 // request goes behind those that wait. Each process has a queue of its own. Slots of
@@ -223,12 +223,12 @@ const (
 	XRateLimit HeaderSet = 1 << iota
 	// IETF selects RateLimit-Policy and RateLimit of draft-ietf-httpapi-ratelimit-headers-11, as
 	// structured fields (RFC 9651). Later versions of this package follow the newest version of the
-	// draft, even if it changes names: its authors consider other names for r and t
+	// draft, even if it changes names: its authors consider other names for the parameters r and t
 	// (github.com/ietf-wg-httpapi/ratelimit-headers/pull/164).
 	//
-	// For a limit that admits, t is the time until the limit is available in full, or longer: a
-	// client that spreads what remains over t is no faster than the limit itself. For a limit that
-	// denies, t says when to come back, as Retry-After does.
+	// For a limit that admits, t is at least the time until the limit is available in full: a
+	// client that spreads its remaining requests over the time t is no faster than the limit. For a
+	// limit that denies, t says when to come back, as Retry-After does.
 	IETF
 )
 
