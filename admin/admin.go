@@ -36,10 +36,10 @@ const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src
 // page uses. Mount it at any path that ends with a slash. A GET changes nothing, and a POST from another
 // origin is refused.
 //
-// allow is called for each request. It reports whether the request may see and change all keys: let it
-// check a session of your administrators. It must not allow every request that comes from a network or a
-// machine, because browsers there also send requests for other sites. Handler panics if allow or watch is
-// nil.
+// allow is called for each request. It must report whether the sender of the request is allowed to see
+// and change all keys: let it check a session of your administrators. It must not allow every request
+// that comes from a certain network or machine, because the browsers there also send requests that other
+// sites make them send. Handler panics if allow or watch is nil.
 //
 //	GET   ./           the page
 //	GET   ./data.json  the page's data

@@ -67,8 +67,8 @@ func peerKey(_, v string) (string, error) {
 }
 
 // LookUp adds a way to look a key up on the page, under a label. key returns the key for a value that a
-// person enters. Use it for keys that package admin cannot make, such as the digest of an API key with a
-// secret:
+// person enters. Use it for keys that package admin cannot compute itself, such as the digest of an API
+// key with a secret:
 //
 //	watch.LookUp("API key, ours", func(value string) string {
 //		return keyfunc.ForAPIKey(value, keyfunc.Secret(secret))

@@ -11,8 +11,9 @@ import (
 	"github.com/redislimit/redislimit/core"
 )
 
-// A Watch counts the decisions of limiters in this process: how many there were, how long they took, who
-// made them and for which keys. [Handler] shows the counts. A Watch is safe for concurrent use.
+// A Watch counts the decisions of limiters in this process: how many there were, how long they took,
+// where they were made (see [core.Source]) and for which keys. [Handler] shows the counts. A Watch is
+// safe for concurrent use.
 //
 // Its memory is bounded: for each limiter, it takes about 40 kB and the first 512 bytes of each of at most
 // 2,048 keys. The counts of keys are exact while there are few keys. With many keys, a key with 2 % of the
@@ -35,7 +36,8 @@ func NewWatch() *Watch {
 
 // Add puts limiters on the page, each under its name. A limiter replaces an earlier one of the same name.
 // Decisions are counted from then on, if the limiter also has the option [core.ObserveKeys] with
-// [Watch.Observe]. Keys are looked up by the limits that were given to core.New, not by the limits of With.
+// [Watch.Observe]. A key is looked up by the limits that were given to [core.New], even if limits of
+// [core.Limiter.With] decide about it.
 func (w *Watch) Add(limiters ...*core.Limiter) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

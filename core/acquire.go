@@ -7,7 +7,7 @@ import (
 )
 
 // Acquire decides and charges as [Limiter.AllowN] does, for work that has an end. It returns a [Permit],
-// which takes slots of [InFlight] until the work ends, and can give back what other limits have charged.
+// which keeps slots of [InFlight] until the work ends, and can give back what other limits have charged.
 //
 //	p, err := lim.Acquire(ctx, key, 1)
 //	// ... if p.Allowed:
@@ -26,24 +26,26 @@ func (l *Limiter) Acquire(ctx context.Context, key string, n int64) (*Permit, er
 // units, which are an estimate, and holds them if it admits: they count for all other decisions as if
 // they were charged. [Reservation.Settle] then charges the true cost instead. This is not what Reserve
 // means in golang.org/x/time/rate, where it books a time in the future for which the caller waits. Here
-// the work may begin at once, and nothing is booked if it may not. ([Limiter.Wait] waits.)
+// admitted work can begin at once, and nothing is booked for work that is denied. ([Limiter.Wait]
+// waits.)
 //
 //	r, err := lim.Reserve(ctx, key, 500)
 //	// ... if r.Allowed: do it
 //	err = r.Settle(ctx, 7312)
 //
-// Units are held only for the time that [Hold] says. If they are not settled in that time, because the
-// process died or was slow, they are charged. So settle what was admitted before that, or call
-// [Reservation.Keep] for work that may take longer. Slots of [InFlight] are taken as by Acquire, and
-// are renewed without Keep. A [LeakyBucket] has places in a queue, which cannot be held: there Reserve
-// charges the n units.
+// Units are held only for the time that [Hold] sets. If they are not settled within that time, because
+// the process died or was slow, they are charged. So settle within that time, or call
+// [Reservation.Keep] for work that can take longer. Slots of [InFlight] are taken as by Acquire, and
+// are renewed without Keep. A [LeakyBucket] has places in a queue, which cannot be held: with a
+// LeakyBucket, Reserve charges the n units at once.
 //
-// While units of a key are held, the RetryAfter and ResetAfter of others are estimates, as if the units
-// had been charged. If only held units deny a request, RetryAfter is at most a second, because they may
-// be given back at any time.
+// While units of a key are held, the RetryAfter and ResetAfter of other requests with the key are
+// estimates, computed as if the units had been charged. If a request is denied only because of held
+// units, its RetryAfter is at most a second, because these units can be given back at any time.
 //
-// A denial is a Reservation that is not Allowed. The errors are the same as with AllowN,
-// and the Reservation is then nil. After [ErrUnavailable] n units may be held, and are charged when the hold expires.
+// A denial is a Reservation that is not Allowed. The errors are the same as with AllowN, and the Reservation
+// is then nil. After [ErrUnavailable], it is possible that n units are held; these are charged when the Hold
+// is over.
 func (l *Limiter) Reserve(ctx context.Context, key string, n int64) (*Reservation, error) {
 	req := l.newRequest(key, n, algorithm.OpReserve)
 	defer req.recycle()

@@ -7,14 +7,14 @@ import (
 )
 
 // FixedWindow returns a [Limit] that admits at most the rate's count in each window of the rate's
-// period. A window opens with the first admitted request of a key and lasts for the period. With
-// [Aligned], windows start at multiples of the period since the Unix epoch. With [PerWeek],
+// period. A window of a key opens with the first request that is charged, and lasts for the period.
+// With [Aligned], windows start at multiples of the period since the Unix epoch. With [PerWeek],
 // [PerMonth] or [In], they follow a calendar. FixedWindow suits published quotas, such as 5000 a
 // day.
 //
 // It is the cheapest algorithm and the coarsest: around the boundary of two windows, up to twice
-// the limit may pass within one period. It keeps one string of about 25 bytes per key, and a
-// decision takes constant time.
+// the rate's count can be admitted within one period. It keeps one string of about 25 bytes per
+// key, and a decision takes constant time.
 func FixedWindow(r Rate, o ...WindowOption) Limit {
 	return with(newLimit(algorithm.FixedWindow, r), o).canonical()
 }
@@ -24,9 +24,9 @@ func FixedWindow(r Rate, o ...WindowOption) Limit {
 // suits small limits that must hold strictly, such as limits on logins or payments.
 //
 // Its memory grows with the charges in the window. It keeps a sorted set with one entry for each
-// charge of one unit; an entry takes about 20 bytes if there are at most 128, and 120 bytes
-// otherwise. A charge of several units takes a few entries, for example 11 for 100,000 units. New
-// refuses a count above 100,000; use [SlidingWindowCounter] for those.
+// charge of one unit; an entry takes about 20 bytes if the set has at most 128 entries, and 120
+// bytes otherwise. A charge of several units takes a few entries, for example 11 for 100,000 units.
+// New refuses a count above 100,000; use [SlidingWindowCounter] for larger counts.
 func SlidingWindowLog(r Rate, o ...LimitOption) Limit {
 	return with(newLimit(algorithm.SlidingWindowLog, r), o)
 }
@@ -34,10 +34,12 @@ func SlidingWindowLog(r Rate, o ...LimitOption) Limit {
 // SlidingWindowCounter returns a [Limit] that approximates a sliding window in constant memory. It
 // counts the units in the current window, aligned to the Unix epoch, and in the previous one. Of
 // the previous count it adds the share that lies within the last period. It suits large limits that
-// should be smooth, without the double burst of a fixed window at the boundary.
+// should be smooth: if requests come evenly, it has no double burst at the boundary of two windows
+// as a fixed window has.
 //
-// It is exact if the units of the previous window came evenly. It keeps one string of about 25
-// bytes per key, and a decision takes constant time.
+// It is exact if the units of the previous window came evenly. If they came in a burst at the end
+// of that window, nearly twice the rate's count can be admitted within one period. It keeps one
+// string of about 25 bytes per key, and a decision takes constant time.
 //
 // The algorithm became known through Cloudflare, "How we built rate limiting capable of scaling to
 // millions of domains", 2017.
@@ -61,28 +63,29 @@ func SlidingWindowCounter(r Rate, o ...LimitOption) Limit {
 func TokenBucket(r Rate, o ...BucketOption) Limit { return with(newLimit(algorithm.TokenBucket, r), o) }
 
 // GCRA returns a [Limit] that admits exactly what [TokenBucket] admits, by its other definition.
-// The generic cell rate algorithm keeps the theoretical arrival time (TAT), at which all units used
-// so far are available again. A request is admitted if that instant, moved on by the time of the
-// request's cost, is at most the time of [Burst] units (default: the rate's count) in the future.
-// TokenBucket stores and answers the same; GCRA exists because many people know the algorithm by
-// this name.
+// The generic cell rate algorithm keeps the theoretical arrival time (TAT): the instant at which
+// all units used so far are available again. A request moves the TAT into the future, by the time
+// in which its cost refills. It is admitted if the TAT is then no further in the future than the
+// time in which [Burst] units refill. The default Burst is the rate's count. GCRA stores and
+// answers the same as TokenBucket. It exists because many people know the algorithm by this name.
 //
 // The algorithm is defined in ITU-T Recommendation I.371 and in the ATM Forum's Traffic Management
 // Specification 4.0.
 func GCRA(r Rate, o ...BucketOption) Limit { return with(newLimit(algorithm.GCRA, r), o) }
 
 // LeakyBucket returns a [Limit] that shapes traffic: a queue of [Burst] units, from which one unit
-// leaves every period/count, however they came in. The [Result.Delay] of an admitted request says
-// how long to wait for its turn, and the middleware holds the request for that long. A request that
-// does not fit into the queue is denied. LeakyBucket protects a backend that cannot take bursts. If
-// a request leaves the queue before its turn, the next request that comes gets its place; see
-// [Permit.Cancel].
+// leaves every period/count, however the requests came in. The [Result.Delay] of an admitted
+// request says how long to wait for its turn, and the middleware holds the request for that long. A
+// request that does not fit into the queue is denied. LeakyBucket suits a backend that cannot take
+// bursts. If a request leaves the queue before its turn, its place goes to the next request that
+// comes; see [Permit.Cancel].
 //
 // The default Burst is the number of units that drain in one second, but at least 1. So no request
 // is held for longer than a second unless you ask for it.
 //
-// It keeps one string of about 45 bytes per key, and more while there are free places in the queue,
-// at most 128. The queue is virtual: no process holds it, and no process drains it.
+// It keeps one string of about 45 bytes per key. The string is longer while places that were given
+// back are free; at most 128 such places are kept. The queue is virtual: no process keeps its
+// requests or takes them out.
 //
 // The algorithm is the leaky bucket as a queue, by J. Turner, "New Directions in Communications",
 // 1986.
@@ -100,22 +103,22 @@ func LeakyBucket(r Rate, o ...BucketOption) Limit { return with(newLimit(algorit
 // ends.
 //
 // InFlight suits slow endpoints, or work that must not be done twice at once. It goes well beside a
-// limit with a rate: if a Limiter has several limits, all must admit, or none is charged. A request
-// that costs 60 then takes 60 slots, too. If each request should take one slot whatever it costs,
-// give InFlight a Limiter of its own, and ask both by [AcquireAll], with slots.On(key).Cost(1).
-// With n = 0 it denies everything: see [Limit].
+// limit with a rate in the same Limiter: all limits must admit, or none is charged. A request that
+// costs 60 units of the rate then also takes 60 slots. If each request should take one slot
+// whatever it costs, give InFlight a Limiter of its own, and let both Limiters decide by
+// [AcquireAll], with slots.On(key).Cost(1). With n = 0 it denies everything: see [Limit].
 //
-// A slot is held for its [SlotTTL]. The Limiter renews it in the background, every third of that
-// time, until the work ends. So a process that dies withholds its slots for at most one SlotTTL. A
-// process that cannot renew a slot in time, because Redis does not answer, loses it, and others may
-// take it. The context of [Permit.Context] is then canceled; the handlers of the middleware get
-// that context.
+// A slot is taken for one [SlotTTL]. The Limiter renews the slot in the background, every third of
+// that time, until the work ends. So a process that dies withholds its slots for at most one
+// SlotTTL. A process that cannot renew a slot in time, because Redis does not answer, loses the
+// slot, and another process can take it. The context of [Permit.Context] is then canceled; the
+// handlers of the middleware get that context.
 //
-// By the clock of Redis, there are never more than n unexpired holders. The promise depends on that
-// clock: if it steps forward by SlotTTL, all slots become free, and if it steps back, the slots of
-// a dead process are withheld for longer. A failover that loses writes, or an eviction, loses
-// slots. While Redis does not answer, each process counts for itself with [FailLocal], and nothing
-// is counted with [FailOpen].
+// By the clock of Redis, never more than n slots are taken and not expired. The promise depends on
+// that clock: if it steps forward by a SlotTTL, all slots become free, and if it steps back, the
+// slots of a dead process are withheld for longer. A failover that loses writes, or an eviction,
+// loses slots. While Redis does not answer, each process counts for itself with [FailLocal], and
+// nothing is counted with [FailOpen].
 //
 // In a Result, Remaining is the number of free slots, and ResetAfter and Window are 0. RetryAfter
 // is one second, because it is not known when a slot will be given back. The deny cache never
@@ -141,14 +144,14 @@ var unlimited = &algorithm.Kind{Name: "unlimited"}
 //
 //	limits, err := lim.With(core.Unlimited(), core.InFlight(customer.AtATime))
 //
-// An Unlimited counts nothing. It is not part of a [Lease], and no header shows it. Beside other Limits
-// it has no [Result] either, and the other Limits decide as if it were not there.
+// An Unlimited counts nothing. It is not part of a [Lease], and no header shows it. If there are other
+// Limits, it has no [Result] of its own, and the other Limits decide as if it were not there.
 //
 // If all Limits of a key are Unlimited, the key is admitted, and [Result.Unlimited] is true. A banned
-// key is denied all the same. With the option [Ban], Redis is asked whether the key is banned, and the
-// outage policy decides while Redis does not answer. Without it, Redis is never asked, so an outage
-// makes no difference.
+// key is denied even then. With the option [Ban], Redis is asked whether the key is banned, and the
+// outage policy decides while Redis does not answer. Without the option Ban, Redis is never asked, so
+// an outage makes no difference.
 //
-// Several Limits of a [Limiter] may be Unlimited. In a text, an Unlimited is written "unlimited"; see
+// Several Limits of a [Limiter] can be Unlimited. In a text, an Unlimited is written "unlimited"; see
 // [ParseLimit].
 func Unlimited() Limit { return Limit{kind: unlimited} }

@@ -19,31 +19,35 @@ import (
 //	res, err := core.AllowAll(ctx, 1, perUser.On("user:alice"), perOrg.On("org:acme"))
 //
 // The Result is the tightest one, as [Result.Tighter] defines it. [Result.All] returns the Results of
-// all limits that decided, in the order of the arguments. If a key is given twice, its costs add up.
+// all limits that decided, in the order of the arguments. If the same key of the same Limiter is
+// given twice, its costs add up.
 //
-// One script decides about all keys if the Limiters have the same client of a single server and the
-// same [Timeout]. It takes Redis as long as one Limiter with so many limits. On a Cluster or a Ring one
-// script decides if, in addition, all Limiters are asked about the same key. As with [Limiter.AllowN], a
-// caller whose context ends before the reply may be charged.
+// One script decides about all keys if the Limiters have the same client of a single server and the same
+// [Timeout]. It takes Redis as long as the script of one Limiter that has all these limits. On a Cluster
+// or a Ring one script decides if, in addition, all Limiters are asked about the same key. As with
+// [Limiter.AllowN], it is possible that a caller was charged although its context ended before the
+// reply.
 //
-// Otherwise the keys are asked one after the other: the smallest [Limit.Capacity] first, then by name
-// and key, whatever the order of the arguments. So a caller who is over their own limit takes nothing
-// of a larger limit that they share with others. The units are held, as by [Limiter.Reserve], until all
-// Limiters have admitted. If one denies, the Result is its denial, and the units are given back in the
-// background: they may still be held when AllowAll returns. While they are held they may deny another
-// call, with a RetryAfter of at most a second, so AllowAll repeats a decision once if its denial may be
-// over within a second. If the process dies meanwhile, the units that it held are charged when they
-// expire. Keys are also asked one after the other if a Limiter has a [Lease], if a cost is 0, or if
-// there are more than 12 limits and bans in all. Each key may then take a [Timeout], until Redis is
-// known not to answer.
+// Otherwise Redis is asked about one key after the other, whatever the order of the arguments: the key
+// with the smallest [Limit.Capacity] first, and keys with the same Capacity by the names of their
+// Limiters and then by key. So a caller who is over their own limit takes nothing of a larger limit
+// that they share with others. The units are held, as by [Limiter.Reserve], until all Limiters have
+// admitted. If one Limiter denies, the Result is its denial, and the held units are given back in the
+// background, perhaps only after AllowAll has returned. Until then, another call can be denied because
+// of them, with a RetryAfter of at most a second. Therefore, after a denial with a RetryAfter of at
+// most a second, AllowAll asks about the key once more. If the process dies while units are held,
+// these units are charged when they expire. Redis is also asked about one key after the other if a
+// Limiter has a [Lease], if a cost is 0, or if the Limiters have more than 12 limits and bans in all.
+// The decision about each key can then take a whole [Timeout], until Redis is known not to answer.
 //
-// A Limiter counts nothing if all its limits are [Unlimited], or if one of them is 0. Such Limiters
-// decide first. Their Results are left out unless one of them denies, or all Limiters count nothing.
+// A Limiter counts nothing if all its limits are [Unlimited], or if one of its limits is 0. Such
+// Limiters decide first. Their Results are left out unless one of them denies, or all Limiters count
+// nothing.
 //
 // While Redis does not answer, each Limiter follows its own outage policy. If a Limiter with
 // [FailClosed] cannot decide, the error is [ErrUnavailable], and nothing stays charged. Other errors are
 // the same as with [Limiter.AllowN]. AllowAll refuses a Limiter with a [LeakyBucket], because a place in
-// a queue cannot be given back exactly, and one with [InFlight], for which there is [AcquireAll].
+// a queue cannot be given back exactly. It also refuses a Limiter with [InFlight]: use [AcquireAll].
 func AllowAll(ctx context.Context, n int64, keys ...Keyed) (Result, error) {
 	t, err := newMultiCall(ctx, n, keys)
 	if err != nil {
@@ -71,10 +75,10 @@ func AllowAll(ctx context.Context, n int64, keys ...Keyed) (Result, error) {
 	return r.Result, nil
 }
 
-// AcquireAll is like [AllowAll], but returns a [Permit] that takes slots of [InFlight] and gives back
-// what was taken. The units of limits with a rate are held until the Permit ends: Release charges them,
-// and Cancel gives them back exactly. If neither is called before their [Hold] is over, they are charged
-// then, and Cancel gives nothing back any more.
+// AcquireAll is like [AllowAll], but returns a [Permit], which keeps slots of [InFlight] until the work
+// ends, and can give back what was taken. The units of limits with a rate are held until the Permit
+// ends: Release charges them, and Cancel gives them back exactly. If neither is called before the [Hold]
+// is over, the units are charged at that time, and Cancel gives nothing back any more.
 func AcquireAll(ctx context.Context, n int64, keys ...Keyed) (*Permit, error) {
 	t, err := newMultiCall(ctx, n, keys)
 	if err != nil {
@@ -86,9 +90,9 @@ func AcquireAll(ctx context.Context, n int64, keys ...Keyed) (*Permit, error) {
 
 // ReserveAll is like [AllowAll], but for work whose true cost is known only later, as with
 // [Limiter.Reserve]. Each method of the [Reservation] ends or renews what is held for all keys. Settle
-// charges each key what the work really cost, except that a key with a cost of its own, as by
-// [Keyed.Cost], is charged that cost. So Settle(ctx, 0) still charges such a key, while Cancel charges
-// nothing to any key.
+// charges each key what the work really cost. Only a key that got a cost of its own, by [Keyed.Cost],
+// is charged its own cost. So Settle(ctx, 0) still charges such a key, while Cancel charges nothing to
+// any key.
 func ReserveAll(ctx context.Context, n int64, keys ...Keyed) (*Reservation, error) {
 	t, err := newMultiCall(ctx, n, keys)
 	if err != nil {

@@ -18,32 +18,34 @@ const (
 	maxLevels = 100
 )
 
-// Ban makes a denial ban its key, whatever the limits say meanwhile. The first ban lasts for the
-// first of the given times. If the key is denied again after that ban, the next ban lasts for the
-// next time; the last time is used again and again. After a ban, if the key is not denied for as
-// long as the ban lasted, its next ban is a first one again. A ban never ends before the denied
-// request would be admitted, so a client that comes back after its RetryAfter is not banned again.
+// Ban lets a denial begin a ban of the key: until the ban ends, the key is denied even what the
+// limits would admit. The first ban lasts for the first of the given durations. Each further ban
+// lasts for the next duration in the list, or for the last one when there is no next. If the key is
+// not denied for as long as its last ban lasted, its next ban is a first one again. A ban never
+// ends before the denied request would be admitted, so a client that comes back after its
+// RetryAfter is not banned again.
 //
 //	core.New(rdb, "login", core.SlidingWindowLog(core.PerHour(5)), core.FailClosed(), core.Ban(time.Hour, 24*time.Hour))
 //
 // During a ban everything is denied, even a cost of 0, and nothing changes: a request during a ban
-// does not prolong it. Settling or releasing what was admitted earlier still works. [Limiter.Reset]
-// keeps a ban, and [Limiter.Unblock] ends it. If Redis refuses to write a ban, the request is
-// denied without one.
+// does not prolong it. What was admitted before the ban can still be settled, released or canceled.
+// [Limiter.Reset] keeps a ban, and [Limiter.Unblock] ends it. If Redis refuses to write a ban, the
+// request is denied without one.
 //
-// Only a denial because of charged units bans. A denial by units that are only held, by [InFlight],
-// or of a cost above the capacity does not. Callers that wait ([Limiter.Wait] and similar methods)
-// or only look ([Limiter.Peek], or a middleware with DryRun) are denied during a ban, but never
-// begin one.
+// Only a denial because of charged units begins a ban. No ban begins if the request is denied only
+// because of held units, because of [InFlight], or because its cost is above the capacity. Callers
+// that wait, in [Limiter.Wait] and similar methods, never begin a ban. Nor does [Limiter.Peek], or
+// a middleware with the option DryRun. During a ban they get a denial as their decision: a waiting
+// caller waits for the end of the ban, and the middleware serves the request all the same.
 //
 // Anyone who can send another client's key can get that client banned. So ban only keys that a
 // sender cannot choose, such as its address, or its address together with the user name. Never ban
 // the user name alone.
 //
-// The times are from a millisecond to a year, and none may be shorter than the one before it.
-// Without times, only [Limiter.Block] bans. All processes must have the option. A process with a
-// [Lease] or the deny cache notices the ban of another process within the duration of the lease, or
-// a second. With [FailLocal], each process begins bans of its own while Redis is away.
+// The durations are from a millisecond to a year, and none may be shorter than the one before it.
+// Without durations, only [Limiter.Block] bans. All processes must have the option. A process with
+// a [Lease] or the deny cache notices the ban of another process within the duration of the lease,
+// or a second. With [FailLocal], each process begins bans of its own while Redis does not answer.
 func Ban(levels ...time.Duration) Option {
 	bans, allow := make(algorithm.Bans, len(levels)), ""
 	for i, d := range levels {
@@ -63,9 +65,9 @@ func validBan(d time.Duration) bool { return d >= minBan && d <= maxBan }
 var errNoBan = errors.New("without the option Ban no key can be blocked: give it to all processes, as Ban() for this alone")
 
 // Block bans key for the duration d from now, in all processes. d is from a millisecond to a year.
-// If the key is banned already, its ban becomes longer or shorter. The levels of [Ban] stay as they
-// are. The Limiter must have the option Ban. Other errors are the same as for [Limiter.Reset].
-// While Redis does not answer, only this process bans the key.
+// If the key is banned already, its ban is replaced, so that it becomes longer or shorter. The
+// levels of [Ban] stay as they are. The Limiter must have the option Ban. Other errors are the same
+// as for [Limiter.Reset]. While Redis does not answer, only this process bans the key.
 func (l *Limiter) Block(ctx context.Context, key string, d time.Duration) error {
 	return l.block(ctx, key, d, false)
 }

@@ -23,13 +23,13 @@ func (l *Limiter) Allow(ctx context.Context, key string) (res Result, err error)
 //
 // The error is [ErrInvalidCost] for a negative n, [ErrInvalidKey] for an empty key, the error of
 // ctx if ctx has ended, and with [FailClosed] [ErrUnavailable] if Redis did not answer. After
-// ErrUnavailable and after the error of ctx, n may have been charged, except that nothing is sent
-// if ctx had already ended before the call. A Limiter with [InFlight] returns an error: use
+// ErrUnavailable and after the error of ctx, it is possible that n was charged. (If ctx had already
+// ended before the call, nothing was charged.) A Limiter with [InFlight] returns an error: use
 // [Limiter.Acquire].
 //
 // The call to Redis is bounded by [Timeout], not by ctx. If ctx ends first, AllowN returns the
 // error of ctx and the call continues in the background; the outage policy does not apply.
-// [Timeout] says which callers may wait longer than ctx.
+// [Timeout] says which callers can wait longer than ctx.
 func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (res Result, err error) {
 	req := l.newRequest(key, n, algorithm.OpCharge)
 	defer req.recycle()
@@ -38,12 +38,13 @@ func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (res Result, 
 }
 
 // Peek returns the state of key without charging anything. Allowed, RetryAfter and Delay are what
-// [Limiter.Allow] would return now; everything else describes the state before such a call. Errors
-// are the same as for [Limiter.AllowN].
+// [Limiter.Allow] would return now. All other fields describe the present state, from which nothing
+// has been taken. Errors are the same as for [Limiter.AllowN].
 //
-// While Redis does not answer, the outage policy answers Peek, too. The Result then has the source
-// [SourceFallback], with what this process alone has counted, or [SourceNone], with nothing. Check
-// Result.Source before you show a customer how much they have used.
+// While Redis does not answer, the outage policy answers Peek, too. With [FailLocal], the Result
+// then has the source [SourceFallback] and shows only what this process has counted. With
+// [FailOpen], it has the source [SourceNone] and shows no state. Check Result.Source before you
+// show a customer how much they have used.
 func (l *Limiter) Peek(ctx context.Context, key string) (res Result, err error) {
 	req := l.newRequest(key, 1, algorithm.OpEvaluate)
 	defer req.recycle()
@@ -51,12 +52,11 @@ func (l *Limiter) Peek(ctx context.Context, key string) (res Result, err error) 
 	return res, err
 }
 
-// Reset forgets what was charged to key, so that its full limit is available again, except for
-// units held by [Limiter.Reserve] and slots of [InFlight], which stay taken. Resetting a key that
-// was never charged is no error, so be careful to pass the whole key: the key of a middleware
-// begins with its kind, as in "user:alice", and functions such as keyfunc.ForUser make it. Errors
-// are the same as for [Limiter.AllowN]. While Redis does not answer, Reset forgets only what this
-// process knows.
+// Reset forgets what was charged to key, so that its full limit is available again. Units held by
+// [Limiter.Reserve] and slots of [InFlight] stay taken. Resetting a key that was never charged is
+// no error, so be careful to pass the whole key: the key of a middleware begins with its kind, as
+// in "user:alice". Functions such as keyfunc.ForUser return this key. Errors are the same as for
+// [Limiter.AllowN]. While Redis does not answer, Reset forgets only what this process knows.
 func (l *Limiter) Reset(ctx context.Context, key string) error {
 	return l.change(ctx, key, func(b backend, set *limits.Set) error { return b.Reset(ctx, set, key) })
 }

@@ -1,9 +1,9 @@
 package core
 
-// A Decision is a [Result], a [*Permit] or a [*Reservation], of which the last two may be nil after an
-// error: the decision of a [Limiter] in whatever form the call returned it. A handler that calls a
-// Limiter itself passes the Decision to the Answerer of its adapter. Only types of this package are
-// Decisions.
+// A Decision is the decision of a [Limiter] in the form in which the call returned it: a [Result], a
+// [*Permit] or a [*Reservation]. After an error, the Permit or the Reservation is nil. A handler that
+// calls a Limiter itself passes the Decision to the Answerer of its adapter. Only types of this
+// package are Decisions.
 type Decision interface {
 	// Decided returns the Result, or the zero Result if nothing was decided.
 	Decided() Result

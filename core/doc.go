@@ -1,14 +1,15 @@
-// Package core decides whether a request may pass. A [Limiter] holds one or more limits for every
-// key, across all processes that share a Redis: each decision is one atomic Lua script, timed by
-// the Redis server's clock.
+// Package core decides whether a request may pass. A [Limiter] enforces one or more limits for
+// every key, across all processes that share a Redis. Redis decides in one atomic Lua script, by
+// the clock of the Redis server.
 //
 //	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379", ContextTimeoutEnabled: true})
 //	lim := core.MustNew(rdb, "api", core.TokenBucket(core.PerMinute(100)))
 //	res, err := lim.Allow(ctx, "user:alice")
 //
 // A [Result] is a plain value. For work that has an end there are two more types: [Limiter.Acquire]
-// returns a [Permit], which takes slots of [InFlight] and can give back what was charged.
-// [Limiter.Reserve] returns a [Reservation], which holds units until their true cost is known.
+// returns a [Permit], which keeps slots of [InFlight] until it is ended, and can give back what was
+// charged. [Limiter.Reserve] returns a [Reservation], which holds units until their true cost is
+// known.
 //
 //	r, err := lim.Reserve(ctx, "user:alice", 500)
 //	// ... if r.Allowed: do it, and then
@@ -24,8 +25,8 @@
 // # Permits and reservations
 //
 // A call that admits n units charges them at once, or holds them: held units count for all other
-// decisions as if they were charged, and what becomes of them is known when the work ends. This is what
-// happens to units of the limits with a rate, such as [TokenBucket] and [FixedWindow]:
+// decisions as if they were charged, until the work ends and its true cost is known. The table says
+// what happens to units of the limits with a rate, such as [TokenBucket] and [FixedWindow]:
 //
 //	call         when admitted  Release   Settle(m)  Cancel        not ended: the process
 //	                                                               died or was too slow
@@ -39,16 +40,17 @@
 //	Reserve,     n held         -         m          given back,   n are charged when
 //	ReserveAll                            charged    exactly       the Hold is over
 //
-// When the [Hold] is over, the units that were held have been charged, though the process still lives.
-// A later Settle(m) then charges only what m exceeds n by, and a later Release or Cancel changes nothing.
-// [Reservation.Keep] renews the Hold while the process lives and Redis answers. The deadline of a context
-// ends no Permit and no Reservation: it only bounds how long a call waits.
+// When the [Hold] is over, the held units are charged, even if the process is still alive. Settle(m) then
+// charges only the difference if m is more than n, and Release and Cancel change nothing.
+// [Reservation.Keep] renews the Hold while the process lives and Redis answers. A context that ends does
+// not end a Permit or a Reservation: it only bounds how long a call waits.
 //
-// Slots of [InFlight] are taken when they are admitted, by Acquire, Reserve and their kin alike, and all
-// endings free them. The Limiter renews them in the background. If the process dies, or cannot renew
-// them, others may have them when their [SlotTTL] is over, and the context of [Permit.Context] or
-// [Reservation.Context] is canceled. A place in the queue of a [LeakyBucket] is always charged at once:
-// Reserve is like Acquire there, Settle(0) is like Cancel, and any other Settle like Release.
+// Acquire, Reserve and similar methods take slots of [InFlight] as soon as they admit a request, and
+// every way to end the Permit or Reservation frees its slots. The Limiter renews slots in the
+// background. If the process dies or cannot renew its slots, other processes can take them when their
+// [SlotTTL] is over, and the context of [Permit.Context] or [Reservation.Context] is canceled. A place
+// in the queue of a [LeakyBucket] is always charged at once: Reserve is like Acquire there, Settle(0) is
+// like Cancel, and any other Settle like Release.
 //
 // # Words
 //
@@ -61,7 +63,7 @@
 //	charge     to count the units of an admitted request; a denied one is not charged
 //	hold       units that are admitted but not charged yet, because the cost is known only
 //	           later: Reserve holds them, and [Reservation.Settle] charges the true cost
-//	slot       a unit of InFlight: it is held from the decision until the work ends
+//	slot       a unit of InFlight: it is taken from the decision until the work ends
 //	ban        for a while, everything is denied to a key because it was denied once; see [Ban]
 //	lease      units of a frequently used key that a process holds, and spends without asking
 //	           Redis; see [Lease]

@@ -10,7 +10,8 @@ import (
 // context that ended gives the context's own error. Other errors say what is wrong in the program:
 // a call that the Limiter refuses, or a hook of the Redis client that panicked.
 var (
-	// ErrInvalidCost says that the cost was negative, or is not one that Settle takes.
+	// ErrInvalidCost says that the cost was negative, or that it was above the largest cost that
+	// Settle accepts.
 	ErrInvalidCost = errors.New("redislimit: the cost is not allowed")
 	// ErrInvalidKey says that the key was empty.
 	ErrInvalidKey = errors.New("redislimit: the key must not be empty")
@@ -22,7 +23,7 @@ var (
 	// ErrUnavailable says that Redis could not answer. It wraps the cause.
 	ErrUnavailable = errors.New("redislimit: redis is unavailable")
 	// ErrUnsupported says that the server answers, but is too old or lacks what the scripts need:
-	// waiting does not help. It comes with ErrUnavailable.
+	// waiting does not help. An error that is ErrUnsupported is also ErrUnavailable.
 	ErrUnsupported = diagnose.ErrUnsupported
 )
 

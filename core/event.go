@@ -23,50 +23,54 @@ const (
 	EventDecision EventKind = iota + 1
 	// EventOutage is a call that Redis did not answer. Err has the cause. While the circuit breaker
 	// is open, no decision calls Redis, so the last of these events are about calls that were in
-	// flight when it opened.
+	// flight when the circuit breaker opened.
 	EventOutage
 	// EventFallbackOn means that the outage policy begins to decide. Err has the cause.
 	EventFallbackOn
-	// EventFallbackOff is when Redis decides again, or the Limiter is closed before it does. One
-	// follows each EventFallbackOn, unless the Limiter was dropped without Close. Its Server is the
-	// server that answers now. After a failover, for example by Sentinel, it differs from the Server of
-	// the EventFallbackOn, so do not use it to find the outage that is over.
+	// EventFallbackOff means that Redis decides again, or that the Limiter was closed before Redis did.
+	// One such event follows each EventFallbackOn, unless the Limiter was dropped without Close. Its
+	// Server is the server that answers now. After a failover, for example by Sentinel, that is another
+	// server than the Server of the EventFallbackOn, so do not use Server to find the outage that is
+	// over.
 	EventFallbackOff
 	// EventBreaker is a change of the circuit breaker. Detail is its new state, "open" or "closed".
 	EventBreaker
-	// EventScriptLoad means that Redis did not have the script, so it was sent in full.
+	// EventScriptLoad means that Redis did not have the script, so the Limiter sent the whole
+	// script.
 	EventScriptLoad
-	// EventKeyFallback is a request without the key that the key function asks for. It is counted
-	// by the fallback key: the address of the peer, unless the middleware has another fallback.
+	// EventKeyFallback is a request for which the key function of a middleware has found no key.
+	// The request is counted by the fallback key: the address of the peer, unless the middleware
+	// has another fallback.
 	EventKeyFallback
 	// EventSlots is a change of the number of [InFlight] slots that this process holds. Cost is the
-	// change; it is negative if slots were given back or lost. In Result, only the names of the
-	// Limiter and the limit are set.
+	// change; it is negative if slots were given back or lost. In Result, only LimiterName and
+	// LimitName are set.
 	EventSlots
 	// EventSlotLost is the loss of Cost slots whose work has not ended, because they could not be
 	// renewed in time or Redis has lost them.
 	EventSlotLost
 	// EventLease is a change of the number of units that this process has on lease; see [Lease].
-	// Cost is the change. It is negative at the end of a lease: Spent of its units were spent, and
-	// the others are given back.
+	// Cost is the change. At the end of a lease, Cost is negative, and Spent is how many of its
+	// units were spent; the other units are given back.
 	EventLease
 	// EventOverload is about calls that this process could not send to Redis in time, because too
-	// many calls wait in the process. Redis is not at fault. Cost is the number of these calls. If
-	// they were decisions, the outage policy made them. At most one such event is emitted per
-	// second.
+	// many calls wait in the process. Redis is not at fault. Cost is the number of these calls. The
+	// outage policy decides in place of a decision that could not be sent. At most one such event
+	// is emitted per second.
 	EventOverload
-	// EventBan is a ban that has begun in this process. Took is its duration. It was begun by a
-	// denial, which is the Result, or by [Limiter.Block]. For [Limiter.Unblock], Took is 0.
-	// [Limiter.BlockAtLeast] always emits an event, even if the key has a longer ban already. See
-	// [Ban].
+	// EventBan is a ban that has begun in this process. Took is its duration. If a denial began the
+	// ban, Result is that denial. If [Limiter.Block] began it, there is no Result.
+	// [Limiter.Unblock] also emits an EventBan, with a Took of 0. [Limiter.BlockAtLeast] always
+	// emits an EventBan, even if the key has a longer ban already. See [Ban].
 	EventBan
 	// EventCancel is a [Permit] or [Reservation] that was canceled or settled at 0, and gives back
-	// Cost units. It does not say whether Redis has received this. If a caller leaves before it has
-	// a handle, there is an EventDecision with an Err instead.
+	// Cost units. It does not say whether Redis has received this. A caller whose context ends
+	// before the decision gets no Permit or Reservation: then there is an EventDecision with an Err
+	// instead of an EventCancel.
 	EventCancel
-	// EventWait is the end of a wait. Took is how long it lasted. The caller was waiting in
-	// [Limiter.Wait] or a similar method, or a middleware held a request, for the Delay of a
-	// [LeakyBucket] or because of its option WaitUpTo. Result is the Result that admitted the
+	// EventWait is the end of a wait. Took is how long it lasted. Either a caller has waited in
+	// [Limiter.Wait] or a similar method, or a middleware has held a request: for the Delay of a
+	// [LeakyBucket], or because of the option WaitUpTo. Result is the Result that admitted the
 	// caller, or the zero Result if the wait was given up; Err then says why.
 	EventWait
 )
@@ -91,10 +95,12 @@ type Event struct {
 	// Limiter is the name of the Limiter.
 	Limiter string
 	// Result is the Result of an EventDecision or EventWait, or the zero Result if Err is set. For
-	// an EventBan it is the denial, and for an EventSlots it has only the two names.
+	// an EventBan it is the denial that began the ban. For an EventSlots, only its LimiterName and
+	// LimitName are set.
 	Result Result
-	// Cost is a number of units: what an EventDecision or EventWait asked for, or what the kind says.
-	// For an EventOverload it is a number of calls.
+	// Cost is a number of units. For an EventDecision or EventWait, it is the cost that was asked
+	// for. For other events, the description of the Kind says what it is; for an EventOverload it is
+	// a number of calls.
 	Cost int64
 	// Spent is how many units of a lease were spent. Only the EventLease at the end of a lease has it.
 	Spent int64

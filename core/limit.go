@@ -22,9 +22,10 @@ import (
 // A Limit with a count of 0 denies every request, except those that cost 0. It is meant for numbers
 // that come from data, such as the plan of a suspended customer: [Limiter.With] and [ParseLimit]
 // accept it, and New reports it as a mistake. Its denials have a RetryAfter of [Never] and begin no
-// [Ban]. Redis is asked only whether the key is banned, and only by a Limiter with the option Ban.
-// If Redis does not answer, the Limit still denies, whatever the outage policy is. Other Limits
-// beside it do not decide, and nothing is charged to them; the [Result] describes this Limit alone.
+// [Ban]. A Limiter with such a Limit decides without Redis, unless it has the option Ban: it then
+// asks Redis whether the key is banned. If Redis does not answer, the Limit still denies, whatever
+// the outage policy is. If a Limiter has a Limit of 0, its other Limits do not decide, and nothing
+// is charged to them; the [Result] describes the Limit of 0 alone.
 type Limit struct {
 	kind    *algorithm.Kind
 	rate    Rate
@@ -65,9 +66,9 @@ type limitOption interface{ set(l *Limit) }
 
 type burstOption int64
 
-// Burst sets the capacity of a bucket: how many units may be used at once after a time in which none
-// were used. It is from 1 to 1e9, and must drain within 100 years. The default is the rate's count, or
-// for a [LeakyBucket] the units that drain in a second.
+// Burst sets the capacity of a bucket: how many units can be used at once after a long enough time in
+// which none were used. It is from 1 to 1e9, and must drain within 100 years. The default is the
+// rate's count, or for a [LeakyBucket] the units that drain in a second.
 //
 // If the rate's count is 0, the capacity is 0 whatever the burst is, and a burst of 0 is allowed.
 func Burst(n int64) BucketOption { return burstOption(n) }
@@ -88,8 +89,8 @@ func (n burstOption) set(l *Limit) {
 type alignedOption struct{}
 
 // Aligned makes the windows of a [FixedWindow] start at multiples of its period since the Unix
-// epoch, at the same instant for every key. Without it, the window of a key starts at its first
-// request.
+// epoch, at the same instant for every key. Without Aligned, a window of a key starts with the
+// first request that is charged.
 func Aligned() WindowOption { return alignedOption{} }
 
 func (alignedOption) window() {}
@@ -108,10 +109,10 @@ type zoneOption string
 // is an IANA name, such as "Europe/Berlin". Without In, PerWeek and PerMonth use UTC. Calendar
 // windows are always [Aligned].
 //
-// A window begins at the first instant of its local day, so a day may have 23 or 25 hours. The
-// clock of Redis decides which window a request is in. If the clock of this process differs from it
-// by more than a window, the outage policy decides instead. Time zones come from the system, or
-// from the program if it imports time/tzdata.
+// A window begins at the first instant of its local day, so a day can have 23 or 25 hours. The
+// clock of Redis decides which window a request is in. If the clock of this process differs from
+// the clock of Redis by more than a window, the outage policy decides instead. Time zones come from
+// the system, or from the program if it imports time/tzdata.
 func In(zone string) WindowOption { return zoneOption(zone) }
 
 func (zoneOption) window() {}
@@ -164,8 +165,8 @@ type slotTTLOption time.Duration
 
 // SlotTTL sets how long a slot of an [InFlight] is held without being renewed, from 10 milliseconds
 // to 1 hour. The default is 10 seconds. If a process dies, its slots become free after this time.
-// If Redis is away for more than two thirds of this time, callers lose their slots. Work may take
-// longer than a SlotTTL, because the Limiter renews its slots.
+// If Redis does not answer for more than two thirds of this time, callers can lose their slots.
+// Work can take longer than a SlotTTL, because the Limiter renews its slots.
 func SlotTTL(d time.Duration) InFlightOption { return slotTTLOption(d) }
 
 func (slotTTLOption) inFlight() {}
@@ -187,11 +188,12 @@ type nameOption string
 // windows it is a name such as "month-Europe.Berlin", and for an [InFlight] it is "inflight".
 //
 // A change of the count or the burst keeps what was used, whether the Limit has a name or not. A
-// change of the algorithm starts a fresh count. So does a change of the period, or of the kind of
-// windows (from the first request, aligned, or of a calendar and its time zone), except for a
-// bucket with a name. A fresh count is independent of the old one: during the change, both together
-// may admit as much as the old and the new limit allow. [TokenBucket] and [GCRA] of the same name
-// share their count. The guide has an example under "What identifies a count".
+// change of the algorithm starts a fresh count. So does a change of the period, except in a bucket
+// with a name. So does a change of the kind of windows: from the first request, aligned, or of a
+// calendar and its time zone. A fresh count is independent of the old one: while processes with the
+// old limit and processes with the new limit run side by side, together they can admit as much as
+// the two limits allow in sum. A TokenBucket and a GCRA that have the same LimitName share their
+// count. The guide has an example under "What identifies a count".
 func LimitName(name string) LimitOption { return nameOption(name) }
 
 func (nameOption) bucket() {}
@@ -319,9 +321,9 @@ func (l Limit) Capacity() int64 {
 //	_, resets, _ := quota.WindowAt(res.At)
 //
 // The window begins at start, and the next window begins at end. Both are in the zone given to In, or
-// in UTC. A request belongs to the window in which it is by Redis's clock. Result.At is an instant of
-// that clock; time.Now may differ from it by a little. If t is outside of the years 1 to 9999, ok is
-// false.
+// in UTC. The clock of Redis decides to which window a request belongs. Result.At is an instant of
+// that clock; time.Now can differ from that clock by a little. If t is outside of the years 1 to
+// 9999, ok is false.
 func (l Limit) WindowAt(t time.Time) (start, end time.Time, ok bool) {
 	if year := t.UTC().Year(); l.check() != nil || year < 1 || year > 9999 {
 		return time.Time{}, time.Time{}, false

@@ -169,8 +169,9 @@ func listed[T any](all []T, name func(T) string) string {
 }
 
 // String returns the Limit in the form that [ParseLimit] reads, with the options that were given,
-// as in "token_bucket 100/1m burst=200 name=api". What With refuses cannot be read back: of a Limit
-// with a wrong option it has no options, and Limit{} is "Limit{}".
+// as in "token_bucket 100/1m burst=200 name=api". The text of a Limit that [Limiter.With] refuses
+// cannot be read back: if an option is wrong, the text leaves out all options, and for Limit{} it
+// is "Limit{}".
 func (l Limit) String() string {
 	switch l.kind {
 	case nil:
@@ -190,8 +191,8 @@ func (l Limit) String() string {
 	return strings.Join(words, " ")
 }
 
-// MarshalText writes what [Limit.String] returns. It is an error for a Limit that [Limiter.With]
-// refuses, and so for Limit{}.
+// MarshalText returns the text of [Limit.String]. It returns an error for a Limit that
+// [Limiter.With] refuses, such as Limit{}.
 func (l Limit) MarshalText() ([]byte, error) {
 	if err := l.check(); err != nil {
 		return nil, fmt.Errorf("redislimit: limit %v: %w", l, err)

@@ -24,11 +24,11 @@ import (
 // different names share nothing.
 //
 // The Redis key of a limit is prefix:name:{key}:limit. A key that is longer than 64 bytes or not
-// plain ASCII is stored as a digest. [LimitName] explains which changes of a limit keep its count,
-// and which start a fresh one. Every Redis key has a TTL.
+// plain ASCII is stored as a digest. [LimitName] explains which changes of a limit keep the units
+// that were used, and which start a fresh count. Every Redis key has a TTL.
 //
 // A cost of 0 charges nothing and is always allowed, except during a [Ban]. A denied request
-// changes nothing, except that it may begin a ban. A Limiter is safe for concurrent use.
+// changes nothing, except that it can begin a ban. A Limiter is safe for concurrent use.
 type Limiter struct {
 	family *family
 
@@ -61,8 +61,8 @@ type family struct {
 	sampling atomic.Bool // a handle without anything to renew is being watched, or was dropped
 }
 
-// A Keyed is a key of a Limiter, as returned by [Limiter.On], for [AllowAll], [AcquireAll] and
-// [ReserveAll].
+// A Keyed is a key together with the Limiter that decides about it. [Limiter.On] returns a Keyed,
+// for [AllowAll], [AcquireAll] and [ReserveAll].
 type Keyed struct {
 	limiter *Limiter
 	key     string
@@ -70,7 +70,7 @@ type Keyed struct {
 	extra   int64 // a cost that is charged in addition
 }
 
-// On returns key as one of those that [AllowAll], [AcquireAll] and [ReserveAll] decide about.
+// On returns key, with l, as an argument for [AllowAll], [AcquireAll] and [ReserveAll].
 func (l *Limiter) On(key string) Keyed { return Keyed{l, key, 1, 0} }
 
 // Cost returns k with a cost of its own, which replaces the cost of the call.
@@ -105,11 +105,12 @@ func (l *Limiter) Logger() *slog.Logger { return l.family.events.log() }
 
 // Close ends the background work of the Limiter. Probes of the server end, unless another open
 // Limiter uses the client. Renewals end, so held slots and units expire: call Close when the work
-// has ended. Leased units are given back first. Close waits at most one [Timeout] for the leases,
-// and one more for calls whose callers have left. It does not close the client.
+// has ended. Before that, Close gives leased units back. It waits at most one [Timeout] for the
+// leases, and at most one more for calls in flight whose callers no longer wait. It does not close
+// the client.
 //
-// After Close the Limiter still decides, but it leases and renews nothing, and in an outage each
-// decision waits for Redis.
+// After Close the Limiter still decides, but it leases and renews nothing. In an outage, each of
+// its decisions then waits for Redis.
 //
 // The error is [ErrUnavailable] if leased units could not be given back. It says how many units of
 // how many keys will be charged although nobody has spent them. Everything is closed even then.

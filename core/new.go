@@ -25,16 +25,16 @@ import (
 
 // A Client is the part of a Redis client that a [Limiter] needs. *redis.Client,
 // *redis.ClusterClient, *redis.Ring and redis.UniversalClient of go-redis v9 implement it. Redis
-// must be 6.0 or newer. Set ContextTimeoutEnabled in the options of the client: without it, each
-// call that is sent alone needs a second goroutine, so that it can end in time.
+// must be 6.0 or newer. Set ContextTimeoutEnabled in the options of the client. Without that
+// option, each call that is sent alone needs a second goroutine, so that the call can end in time.
 type Client interface {
 	Process(ctx context.Context, cmd redis.Cmder) error
 }
 
 // New returns the Limiter called name, which counts in the Redis of client. Limiters of the same
 // name and [Prefix] share their counts, across all processes. The guide explains under "What
-// identifies a count" which changes of a limit keep its count. The name also appears in headers,
-// events and metrics. It has 1 to 64 letters, digits and "_.-".
+// identifies a count" which changes of a limit keep the units that were used. The name also appears
+// in headers, events and metrics. It has 1 to 64 letters, digits and "_.-".
 //
 // The options are 1 to 12 limits, such as [TokenBucket] or [FixedWindow], and settings, such as
 // [Prefix]. If there are several limits, a request is admitted and charged only if all of them
@@ -133,15 +133,16 @@ func MustNew(client Client, name string, opts ...Option) *Limiter {
 // Redis. Limiters that it returns share nothing, even if they have the same name. It suits tests,
 // and services of one process.
 //
-// Its memory is bounded by [MaxKeys]. When that many keys are held, a new key replaces one of 16
+// Its memory is bounded by [MaxKeys]. When it keeps that many keys, a new key replaces one of 16
 // keys that are chosen at random: one whose full limit is available again, or else the key that has
-// used the smallest part of its limit. So a new key is always counted, and a key that is used up is
-// rarely evicted unless nearly all keys are used up. A [SlidingWindowLog] also keeps 24 bytes for
-// each admitted call in its window.
+// used the smallest part of its limit. So a new key is always counted, and a key whose limit is
+// used up is rarely evicted unless nearly all limits are used up. A [SlidingWindowLog] also keeps
+// 24 bytes for each admitted call in its window.
 //
 // Time is measured by the monotonic clock, starting from the wall clock at the time of NewMemory.
-// If the wall clock is set later, windows and bans do not move, and Result.At and calendar windows
-// keep the difference.
+// If somebody changes the wall clock afterwards, the Limiter does not follow: windows and bans end
+// when they would have ended, and Result.At and calendar windows differ from the wall clock by the
+// change.
 //
 // It takes the options of [New] and checks them in the same way. Options that concern Redis have no
 // effect, so tests can pass the options of the service. Only NewMemory takes [Clock].
@@ -179,14 +180,13 @@ func must(l *Limiter, err error) *Limiter {
 // each request. Up to 100,000 different lists of limits are remembered, at 1 to 2.5 kB each. So
 // pass numbers of your own, never numbers that a client chooses.
 //
-// If the count or burst of a key changes, the key keeps the units that it has used, as with any
-// change of a limit. A change of the algorithm starts a fresh count. So does a change of the
-// period, or of the kind of windows (from the first request, aligned, or of a calendar and its time
-// zone), except for a bucket with a name; see [LimitName]. Used units of a bucket come back at the
-// rate of the limit that was charged last.
+// If only the count or the burst of a key's limit changes, the units that the key has used stay
+// used. A change of the algorithm starts a fresh count. So does a change of the period, except in a
+// bucket with a name, and a change of the kind of windows; see [LimitName]. Used units of a bucket
+// come back at the rate of the limit that was charged last.
 //
-// For a customer without a limit, use [Unlimited]; for a customer who may do nothing, a count of 0;
-// see [Limit].
+// For a customer without a limit, use [Unlimited]. For a customer who may do nothing, use a count
+// of 0; see [Limit].
 //
 // Closing one of these Limiters closes all of them. The error for a wrong limit names the limit, as
 // in [New].

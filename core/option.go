@@ -14,7 +14,8 @@ import (
 )
 
 // An Option configures a [Limiter]. Every [Limit] is an Option, and at least one Limit is needed.
-// Setting the same thing twice is an error.
+// Setting the same thing twice is an error; only Limits, [Observe] and [ObserveKeys] can be given
+// several times.
 type Option interface{ apply(c *config) }
 
 // config has the values that the options of a Limiter set.
@@ -113,9 +114,10 @@ func Prefix(prefix string) Option {
 }
 
 // Timeout sets how long a decision waits for Redis at most, from 1 millisecond to 1 minute. The default
-// is 500 ms. When it is over, the outage policy decides. A timeout much shorter than the default would
-// mistake a busy machine for an outage, and each process would then count separately. With a [Lease], a
-// decision that first waits for the lease of another request may take two timeouts.
+// is 500 ms. When the Timeout is over, the outage policy decides. With a much shorter Timeout than the
+// default, a busy machine would be mistaken for an outage, and each process would then count
+// separately. With a [Lease], a decision that first waits for the lease that another request takes can
+// take two timeouts.
 //
 // No option of the client makes a decision wait longer. A hook of the client can, if the client has
 // ContextTimeoutEnabled and the hook does not return when its context ends. A shorter ReadTimeout or
@@ -123,59 +125,62 @@ func Prefix(prefix string) Option {
 // [Limiter.Check] advises to raise it. go-redis has a ReadTimeout of 5 seconds by default, so a longer
 // Timeout needs a longer ReadTimeout.
 //
-// When Redis fails, the first decisions wait one timeout at most. They also wait where connections are
-// refused, because go-redis tries a few times to connect. If the process has never reached the server,
-// each decision in the first 3 s may wait one timeout. After that, Redis is probed in the background. A
-// decision then waits only if no other came in the second before it, and at most 100 ms. If keys are
-// asked one after the other, as [AllowAll] describes, these times apply to each key.
+// When Redis fails, the first decisions wait one timeout at most. They wait even if connections are
+// refused at once, because go-redis tries a few times to connect. If the process has never reached the
+// server, each decision in the first 3 s can wait one timeout. After that, Redis is probed in the
+// background. Most decisions then do not wait. Only a decision before which no other came for a second
+// waits for the result of a probe, for at most 100 ms. If Redis is asked about one key after the
+// other, as [AllowAll] describes, these times apply to each key.
 //
-// If the deadline of a caller comes before the Timeout, the caller gets the error of its context: the
-// outage policy does not apply, and the middleware answers 503, or nothing if the client has left. So
-// give requests more time than the Timeout. With ContextTimeoutEnabled, a caller that is canceled may
-// wait until its call ends, and gets the Result if the call succeeds before the caller's deadline.
+// If the deadline of a caller comes before the Timeout, the caller gets the error of its context, and
+// the outage policy does not apply. The middleware then answers 503. If the client has left, the
+// status is 499, which appears only in logs. So give requests more time than the Timeout. With
+// ContextTimeoutEnabled, it is possible that a caller whose context is canceled waits until its call
+// ends. If the call succeeds before the deadline of that context, the caller gets the Result.
 func Timeout(d time.Duration) Option {
 	return within("Timeout", d, time.Millisecond, time.Minute, func(c *config) { c.timeout = d })
 }
 
-// MaxBatch sets how many decisions of this process may share a round trip to Redis, from 1 (none
-// share) to 1000. The default is 128.
+// MaxBatch sets how many decisions of this process can share a round trip to Redis, from 1 (each
+// has its own) to 1000. The default is 128.
 //
 // A decision is sent alone, at once, while fewer than four calls are in flight to the server (two
 // to a node of a Cluster). Further decisions wait until one of these calls returns, and are then
 // sent together in the order in which they came. So a caller waits for at most one additional round
-// trip, and under load Redis and this process do less than half of the work. A batch is also
-// limited to about 1.2 ms of Redis's time, which is about 400 decisions of one limit.
+// trip. Under load, a decision costs Redis and this process less than half of the work that it
+// would cost alone. A batch is also limited to about 1.2 ms of Redis's time, which is about 400
+// decisions of one limit.
 //
 // With clients other than *redis.Client and *redis.ClusterClient, decisions share no round trips.
 // How decisions share scripts on a Cluster and behind a proxy is described in the operating guide.
 //
-// Hooks of the client, such as those for tracing, see a batch once, with a context that has the
-// values of its first caller's context and does not end with that caller. If a hook panics or ends
-// its goroutine, all callers of the batch get the same error. It is not [ErrUnavailable], so the
-// outage policy does not apply.
+// Hooks of the client, such as those for tracing, are called once for each batch. Their context has
+// the values of the first caller's context, but does not end when the context of that caller ends.
+// If a hook panics or ends its goroutine, all callers of the batch get the same error. It is not
+// [ErrUnavailable], so the outage policy does not apply.
 func MaxBatch(n int) Option {
 	return within("MaxBatch", n, 1, 1000, func(c *config) { c.maxBatch = n })
 }
 
 // DenyCache sets how many denied keys each process remembers, from 0 (none) to 1e7. The default is
-// 10,000, at about 350 bytes each.
+// 10,000. A remembered key takes about 350 bytes.
 //
 // While a denial is remembered, the key is denied without asking Redis, for any cost that is at
-// least as large. A denial is remembered until its RetryAfter has passed, and for at most one
-// second. So a Reset, a Cancel or a raised limit takes effect at once for calls of this Limiter,
-// and within a second in other processes. The cache never admits anything.
+// least as large as the denied one. A denial is remembered until its RetryAfter has passed, and for
+// at most one second. Therefore a Reset, a Cancel or a raised limit takes effect at once in the
+// process that makes it, and within a second in other processes. The cache never admits anything.
 //
 // For a cost that is larger than the one that Redis denied, RetryAfter is a lower bound. For a cost
-// above the capacity, Remaining is the number that Redis last reported. If [Ban] has times, only
-// bans and denials of costs above the capacity are remembered: every other denial may begin a ban,
-// so Redis has to make it.
+// above the capacity, Remaining is the number that Redis last reported. If [Ban] is given
+// durations, only bans and denials of costs above the capacity are remembered. Every other denial
+// can begin a ban, so Redis has to decide it.
 func DenyCache(entries int) Option {
 	return within("DenyCache", entries, 0, 1e7, func(c *config) { c.denyCache = entries })
 }
 
-// MaxKeys sets how many keys this process holds in memory at most, from 1 to 1e8: in a Limiter of
-// [NewMemory], and with [FailLocal] while Redis does not answer. The default is 100,000, at about
-// 200 bytes each.
+// MaxKeys sets how many keys this process keeps in memory at most, from 1 to 1e8: in a Limiter of
+// [NewMemory], and with [FailLocal] while Redis does not answer. The default is 100,000. A key
+// takes about 200 bytes.
 func MaxKeys(n int) Option {
 	return within("MaxKeys", n, 1, 1e8, func(c *config) { c.entries = n })
 }
@@ -184,18 +189,19 @@ func MaxKeys(n int) Option {
 // is 1. While Redis does not answer, [FailLocal] then enforces 1/n of each limit in each process,
 // and denies any cost above that share.
 //
-// A share is at least one unit. If n is larger than a limit, n processes together therefore admit n
-// units; New logs a warning about this.
+// A share is at least one unit. If a limit has fewer than n units, n processes therefore admit n
+// units together; New logs a warning about this.
 func Processes(n int) Option {
 	return within("Processes", n, 1, 1e6, func(c *config) { c.processes = n })
 }
 
 // Hold sets how long [Limiter.Reserve] holds units that are not settled, from 10 milliseconds to 1
-// hour. The expiry is rounded up by at most a sixth. The default of each limit is the time in which
-// a fully used limit becomes available again, but at least a second and at most 60 seconds.
+// hour. The expiry is rounded up by at most a sixth. By default, each limit has a Hold of its own:
+// the time in which the limit refills after it was fully used, but at least a second and at most 60
+// seconds.
 //
-// Choose a longer hold if the work takes longer, or a shorter one if the units of a process that
-// died should soon be available to others. For [InFlight], use [SlotTTL].
+// Choose a longer Hold if the work takes longer. Choose a shorter Hold if the units of a process
+// that died should become available again sooner. For [InFlight], use [SlotTTL].
 func Hold(d time.Duration) Option {
 	return within("Hold", d, minHold, maxHold, func(c *config) { c.holdDuration = d })
 }
@@ -203,18 +209,19 @@ func Hold(d time.Duration) Option {
 // Lease lets this process decide on frequently used keys locally, without exceeding the limit. The
 // process reserves units of such a key for the duration d, and spends them without asking Redis.
 // These decisions have [SourceLease]. d is from 10 milliseconds to 1 second. Without this option,
-// Redis makes every decision.
+// this process admits nothing by itself while Redis answers, except what no limit counts.
 //
 // A key gets a lease when this process has asked for it 8 times within d. A lease has as many units
-// as were used during d, but at most an eighth of the units that remain. Near the limit, leases
-// shrink, and with fewer than three units there is none. When a lease ends, the units that were not
-// spent are given back. They are charged if the process dies first, or cannot reach Redis in time.
+// as were used during d, but at most an eighth of the units that remain. So leases shrink near the
+// limit. A lease that would have fewer than three units is not taken. When a lease ends, the units
+// that were not spent are given back. If the process dies before that, or cannot reach Redis in
+// time, these units are charged.
 //
-// In no window do all processes together admit more than the limits allow, as long as Redis keeps
-// its writes and its clock does not step forward. They may admit fewer: units on lease are not
-// available to other processes for at most d, and a large cost may be denied repeatedly while
-// leases serve small ones. A Reset or Cancel in another process, and a lowered limit, take effect
-// within d.
+// All processes together never admit more than the limits allow, provided that Redis keeps its
+// writes and that its clock does not step forward. They can admit less than that: units on lease
+// are not available to other processes for up to d, and it is possible that a large cost is denied
+// again and again while leases serve small costs. If another process calls Reset or Cancel, or
+// lowers a limit, this takes effect within d.
 //
 // A [LeakyBucket] and [InFlight] cannot be leased. [Limiter.Close] gives all leased units back.
 func Lease(d time.Duration) Option {
@@ -222,17 +229,19 @@ func Lease(d time.Duration) Option {
 }
 
 // Clock makes a Limiter of [NewMemory] use another clock than the clock of the process, for example
-// to replay the traffic of another day. Decisions and holds use this clock, and renewals that have
-// become due are made at the next decision. Only [Limiter.Wait] and similar methods sleep in real
-// time. If the clock steps back, no time passes until it has caught up. clock must be safe for
-// concurrent use. [New] refuses this option, because the clock of Redis decides there.
+// to replay the traffic of another day. Decisions and holds use this clock. A renewal that has
+// become due is made at the next decision. Only [Limiter.Wait] and similar methods sleep in real
+// time. If the clock steps back, no time passes for the Limiter until the clock shows again what it
+// showed before. clock must be safe for concurrent use. [New] refuses this option, because the
+// clock of Redis decides there.
 func Clock(clock func() time.Time) Option {
 	return setting{"clock", "Clock(nil)", clock != nil, "want a function", func(c *config) { c.clock = clock }}
 }
 
 // Logger sets where the Limiter and its middleware log. They log one line when Redis fails and one
-// when it answers again, and each failed call only at [slog.LevelDebug]. An outage that begins less
-// than a minute after another outage was logged is logged only if it lasts. The default is
+// when it answers again, and each failed call only at [slog.LevelDebug]. If an outage was logged
+// less than a minute ago, the next outage is logged only if it lasts: for a second if the logged
+// outage was shorter than a second, and otherwise until that minute is over. The default is
 // [slog.Default] at the time of each message. go-redis logs failed connections itself, unless you
 // call redis.SetLogger.
 func Logger(logger *slog.Logger) Option {
@@ -244,11 +253,12 @@ func Logger(logger *slog.Logger) Option {
 
 // Observe makes the Limiter call observer for every [Event], in the goroutine in which the event
 // happens. observer must be fast and safe for concurrent use. If Observe is given more than once,
-// the observers are called in that order. Without observers, events cost nothing.
+// the observers are called in the order of the options. Without observers, events cost nothing.
 //
-// If the observer panics during an [EventDecision], [EventWait] or [EventKeyFallback], its caller
-// panics. Other events may happen in the background, or on behalf of another Limiter over the same
-// client. A panic during these is recovered and logged, once for each Limiter.
+// If the observer panics during an [EventDecision], [EventWait] or [EventKeyFallback], the panic
+// reaches the caller of the method that caused the event. Other events can happen in the
+// background, or on behalf of another Limiter over the same client. A panic during these is
+// recovered and logged, once for each Limiter.
 func Observe(observer func(ctx context.Context, e Event)) Option {
 	return observerOption{"Observe", observer, nil}
 }

@@ -14,16 +14,16 @@ import (
 
 // FailLocal makes each process enforce the limits by its own counts, in bounded memory (see
 // [MaxKeys]), while Redis does not answer. It is the default. N processes then admit up to N times
-// the limit, unless [Processes] says how many there are. The counts are kept after the outage, so a
-// Redis that fails repeatedly does not reset them.
+// the limit, unless [Processes] says how many there are. Each process keeps its counts after the
+// outage, so if Redis fails repeatedly, the counts do not begin at 0 each time.
 func FailLocal() Option { return policy(failLocal) }
 
-// FailOpen admits everything while Redis does not answer, except requests to a limit of 0. Such
-// Results have [SourceNone]. It suits limits that only smooth traffic.
+// FailOpen admits everything while Redis does not answer, except requests to a limit of 0. The
+// Results of these admissions have [SourceNone]. It suits limits that only smooth traffic.
 func FailOpen() Option { return policy(failOpen) }
 
-// FailClosed admits nothing while Redis does not answer: the error is [ErrUnavailable], and the
-// middleware responds with status 503. It suits logins and payments.
+// FailClosed admits nothing while Redis does not answer: calls return [ErrUnavailable], and the
+// middleware answers with status 503. It suits logins and payments.
 func FailClosed() Option { return policy(failClosed) }
 
 func policy(p outagePolicy) Option {

@@ -8,43 +8,48 @@ import "context"
 // the ways to end a Permit and a [Reservation] under "Permits and reservations".
 //
 // The first call of Release or Cancel counts, and later ones do nothing. Both do nothing on a Permit
-// that is not Allowed, on one that [FailOpen] admitted, and on nil, so a deferred Release needs no test.
+// that is not Allowed, on one that [FailOpen] admitted, and on nil. So you can defer Release without
+// checking the Permit.
 //
-// The call is sent to Redis even if its context has already ended, because the context bounds only how
-// long the caller waits for the reply. (If a context without a deadline is canceled meanwhile, the
-// caller notices within the [Timeout].) The call is sent once and never retried. The error is
-// [ErrUnavailable] if Redis could not answer, or the error of the context. After an error the slots may
-// stay taken until they expire, and a charge that Cancel was to give back may stay for good.
+// The call of Release or Cancel is sent to Redis even if its context has already ended, because the
+// context bounds only how long the caller waits for the reply. (If a context without a deadline is
+// canceled while the caller waits, the caller notices it within the [Timeout].) The call is sent once
+// and never retried. The error is [ErrUnavailable] if Redis could not answer, or the error of the
+// context. After an error, it is possible that the slots stay taken until they expire, and that Cancel
+// has given nothing back.
 //
-// A Permit with slots that the program loses without ending it is no longer renewed, so its slots
-// expire after their [SlotTTL]. The Limiter logs one warning about that.
+// If the program drops a Permit that has slots without ending it, the slots are no longer renewed,
+// and expire after their [SlotTTL]. The Limiter logs one warning about such Permits.
 type Permit struct {
 	Result
 	ending
 }
 
-// Release ends p because the work was done: what Acquire charged stays charged, and the slots are free.
-// The units of [AcquireAll], which are held until the Permit ends, are charged.
+// Release ends p because the work was done. It frees the slots. What Acquire has charged stays charged.
+// What [AcquireAll] has held is charged now.
 func (p *Permit) Release(ctx context.Context) error { return (*admission)(p).release(ctx) }
 
-// Cancel ends p because the work was not done. It frees the slots, and gives back what Acquire charged
-// as far as the charge can be told apart from later charges:
+// Cancel ends p because the work was not done. Cancel frees the slots. It gives back what Acquire
+// charged, as far as that can be told apart from later charges:
 //
-//   - A bucket gives back what has not drained yet, but only while nobody has charged on top of it.
-//   - A [LeakyBucket] gives the place in its queue to the next caller, unless the turn of the place has
-//     come (at once if the Delay was 0), or the queue was reset, was evicted or changed its rate.
-//   - A fixed window and a log give back to the window that was charged. A [SlidingWindowCounter] gives
-//     back only while that is the current window.
-//   - A lease takes back what it gave, while the lease lasts; see [Lease].
+//   - A [TokenBucket] gets back what has not refilled yet, but only if no later request was
+//     charged.
+//   - A [LeakyBucket] gives the place in its queue to the next caller. It does not if the turn of the
+//     place has already come, which is so from the beginning if the Delay was 0. Nor does it if the
+//     queue was reset or evicted, or if its rate has changed.
+//   - A [FixedWindow] and a [SlidingWindowLog] get the units back in the window that was charged. A
+//     [SlidingWindowCounter] gets them back only while the window that was charged is the current one.
+//   - Units that were spent from a lease return to it, while the lease lasts; see [Lease].
 //
-// After [AcquireAll], whose units are only held until the Permit ends, Cancel gives back exactly what
+// The units of [AcquireAll] are only held until the Permit ends. So Cancel gives back exactly what
 // was taken, unless the [Hold] is over.
 func (p *Permit) Cancel(ctx context.Context) error { return (*admission)(p).cancel(ctx) }
 
-// Context returns a copy of ctx that is canceled if p loses its slots of [InFlight] before it ends: then
-// another process may do the same work. [context.Cause] of it is [ErrSlotLost]. The middleware gives
-// handlers such a context. Call the returned function when the work ends, to free what the context
-// needs. If p has no slots, Context returns ctx itself.
+// Context returns a copy of ctx that is canceled if p loses its slots of [InFlight] before p ends. Work
+// that goes on after that can run at the same time as the work of another process that has taken the
+// slots. [context.Cause] of the canceled context is [ErrSlotLost]. The middleware gives handlers such a
+// context. Call the returned function when the work ends, to free what the context needs. If p has no
+// slots, Context returns ctx itself.
 //
 //	ctx, cancel := p.Context(ctx)
 //	defer cancel()

@@ -10,27 +10,31 @@ import "context"
 // The first call of Settle or Cancel counts, and later ones do nothing. All methods do nothing on a
 // Reservation that is not Allowed, on one that [FailOpen] admitted, and on nil.
 //
-// The call is sent to Redis even if its context has already ended, because the context bounds only how
-// long the caller waits for the reply. (If a context without a deadline is canceled meanwhile, the
-// caller notices within the [Timeout].) The call is sent once and never retried. The error is
-// [ErrUnavailable] if Redis could not answer, or the error of the context. After an error the units may
-// stay held until the [Hold] is over, and they are charged then.
+// The call of Settle or Cancel is sent to Redis even if its context has already ended, because the
+// context bounds only how long the caller waits for the reply. (If a context without a deadline is
+// canceled while the caller waits, the caller notices it within the [Timeout].) The call is sent once
+// and never retried. The error is [ErrUnavailable] if Redis could not answer, or the error of the
+// context. After an error, it is possible that the units stay held until the [Hold] is over, and are
+// then charged.
 //
-// A Reservation that the program loses without ending it is no longer renewed: its slots expire, and
-// its units are charged when the [Hold] is over. The Limiter logs one warning about such Reservations. It
-// watches every Reservation that it renews, but only one at a time of the others.
+// If the program drops a Reservation without ending it, the Reservation is no longer renewed: its slots
+// expire, and its units are charged when the [Hold] is over. The Limiter logs one warning about such
+// Reservations. It notices every Reservation that was being renewed (one with slots, or after Keep). It
+// watches other Reservations only one at a time, so it can take long until it notices that one of them
+// was dropped.
 type Reservation struct {
 	Result
 	ending
 }
 
 // Settle ends r because the work was done, and charges what it really cost, from 0 to 1e9 units, in
-// place of the units that are held. Any other cost is [ErrInvalidCost], which ends nothing.
+// place of the units that are held. For any other cost, Settle returns [ErrInvalidCost] and does
+// not end r.
 //
-// A cost above the estimate is charged too, whether it fits or not: the key is then denied until the
-// debt is paid. A window owes at most 2^30 units, and a [SlidingWindowLog] at most 100,000. If the
-// [Hold] is over, however long ago, the estimate has been charged at that moment, and Settle charges only
-// what exceeds it. (If Redis lost the hold before that, the estimate is not charged at all.)
+// A cost above the estimate is charged even if it does not fit: the key is then denied until the debt is
+// paid. A window owes at most 2^30 units, and a [SlidingWindowLog] at most 100,000. If the [Hold] is
+// over, however long ago, the estimate was charged when it ended, and Settle charges only what exceeds
+// the estimate. (If Redis lost the hold before it ended, the estimate is not charged at all.)
 //
 // A [LeakyBucket] has charged the estimate already: a cost of 0 gives the place in its queue back, as
 // [Permit.Cancel] does, and any other cost keeps it.
@@ -38,14 +42,14 @@ func (r *Reservation) Settle(ctx context.Context, actual int64) error {
 	return (*admission)(r).settle(ctx, actual)
 }
 
-// Cancel ends r because the work was not done. It charges nothing to any key: the units that were
-// held are free again, all of them, unless the [Hold] is over. A [LeakyBucket] gives a place back as [Permit.Cancel] does.
+// Cancel ends r because the work was not done. It charges nothing to any key: all units that were held are
+// free again, unless the [Hold] is over. A [LeakyBucket] gives a place back as [Permit.Cancel] does.
 func (r *Reservation) Cancel(ctx context.Context) error { return (*admission)(r).cancel(ctx) }
 
-// Keep renews the held units in the background until r ends, for work that may take longer than the
-// [Hold]. They are renewed at least every third of it. If Redis does not answer in that time, the hold
-// expires and the units are charged. The middleware calls Keep for each request. The slots of
-// [InFlight] are renewed without it.
+// Keep renews the held units in the background until r ends, for work that can take longer than the
+// [Hold]. The units are renewed at least three times in each Hold. If no renewal succeeds before the
+// Hold is over, the units are charged. The middleware calls Keep for each request. Slots of [InFlight]
+// are renewed without Keep.
 func (r *Reservation) Keep() { (*admission)(r).renew() }
 
 // Context returns a copy of ctx that is canceled if r loses its slots of [InFlight] before it ends, as

@@ -19,9 +19,10 @@ const Never time.Duration = math.MaxInt64
 //
 // If a Limiter has several limits, its Result describes one of them. If any limits deny, it is the
 // denying limit with the longest RetryAfter. Otherwise it is the limit with the smallest
-// Remaining/Limit, and among equal ones the limit with the longest ResetAfter. An [InFlight] that
-// does not deny is described only if there is no other limit. [Result.All] describes each limit,
-// except Unlimited ones. If all limits are [Unlimited], [Result.Unlimited] reports true.
+// Remaining/Limit. If several limits have the same Remaining/Limit, it is the one with the longest
+// ResetAfter. An [InFlight] that does not deny is described only if there is no other limit.
+// [Result.All] describes each limit, except Unlimited ones. If all limits are [Unlimited],
+// [Result.Unlimited] reports true.
 type Result struct {
 	// Allowed reports whether the request was admitted.
 	Allowed bool
@@ -37,17 +38,19 @@ type Result struct {
 	// Remaining is the number of whole units that are left, from 0 to Limit.
 	Remaining int64
 	// RetryAfter is how long to wait until the same request would be admitted if no other request came.
-	// It is 0 if the request was admitted. It is Never if the request costs more than the capacity: then
-	// waiting does not help. With a capacity of 0, every request that costs something is such a request.
+	// It is 0 if the request was admitted. It is Never if waiting does not help, because the request
+	// costs more than the capacity. With a capacity of 0, this is so for every request except one that
+	// costs 0.
 	RetryAfter time.Duration
-	// ResetAfter is the time until the full limit is available again; 0 if it is.
+	// ResetAfter is the time until the full limit is available again. It is 0 if the full limit is
+	// available now.
 	ResetAfter time.Duration
 	// Delay is how long the caller should hold an admitted request before serving it. Only
 	// LeakyBucket sets it; with several limits it is the longest of their delays.
 	Delay time.Duration
-	// Window is the time in which the whole Limit becomes available again at the limit's rate: the
-	// length of the current window, or the time in which a full bucket drains. It is 0 for InFlight
-	// and Unlimited, which have no rate.
+	// Window is the time in which the limit's rate makes the whole Limit available again: the
+	// length of the current window, or the time in which a bucket that was used up becomes fully
+	// available. It is 0 for InFlight and Unlimited, which have no rate.
 	Window time.Duration
 	// At is the instant of the decision, by the clock of Redis if Redis decided.
 	At time.Time
@@ -64,10 +67,11 @@ type Result struct {
 // them.
 func (r Result) Unlimited() bool { return r.Limit == math.MaxInt64 }
 
-// All returns the Result of each limit, in the order given to [New]; for several keys, in the order
-// of the keys. Allowed then reports whether that limit admits. A request is charged only if all
-// limits admit it. An [Unlimited] has no Result, unless all limits are Unlimited; All then returns
-// r alone. Limits beside a limit of 0 have no Result either.
+// All returns the Result of each limit, in the order given to [New]. After a call about several
+// keys, their order is that of the keys. In each Result, Allowed reports whether that limit admits.
+// A request is charged only if all limits admit it. An [Unlimited] has no Result, unless all limits
+// are Unlimited: All then returns r alone. If one of the limits is 0, the others have no Result
+// either.
 func (r Result) All() iter.Seq[Result] {
 	return func(yield func(Result) bool) {
 		if r.all == nil {
@@ -117,9 +121,10 @@ func (s Source) String() string {
 // Tighter reports whether r restricts the client more than other does. A denial is tighter than an
 // admission. Of two denials, the one with the longer RetryAfter is tighter. Of two admissions, the one
 // with the smaller Remaining/Limit is tighter, and if these are equal the one with the longer
-// ResetAfter. There are two exceptions. A limit of 0, which admits only what costs nothing, is tighter
-// than any other limit that admits. An [InFlight] that admits is never tighter than a limit with a rate
-// that admits. Anything is tighter than the zero Result.
+// ResetAfter. There are three exceptions. A limit of 0, which admits only what costs nothing, is
+// tighter than any other limit that admits. An [InFlight] that admits is never tighter than a limit
+// with a rate that admits. A Result with [SourceNone], such as the zero Result, is never tighter, and
+// every other Result is tighter than it.
 func (r Result) Tighter(other Result) bool {
 	switch {
 	case r.Source == SourceNone || other.Source == SourceNone:

@@ -20,17 +20,20 @@ const maxParts = 4
 //	jobs := queue.Take(granted) // and if there is more to do, come back after res.RetryAfter
 //
 // The Result is Allowed if at least one unit was granted. Its RetryAfter says when the rest would
-// be admitted, or, if the rest is more than the capacity, when a whole capacity would be. It is 0
-// if all units were granted.
+// be admitted. If the rest is more than the capacity, RetryAfter says when as many units as the
+// capacity would be admitted. RetryAfter is 0 if all n units were granted.
 //
-// AllowUpTo makes ordinary decisions: one if n units are admitted or none remain, and otherwise at
-// least three, of which the last one asks about the rest. If others take units in between, it asks
-// again, up to four times, and then grants nothing. So it never grants more than the limit, but
-// under contention it may grant less than what remains. It begins no [Ban], and observers are
-// notified of one decision with the granted units. A cost of 0 is decided as in [Limiter.AllowN].
+// AllowUpTo makes ordinary decisions: one if all n units are admitted or none remain, and otherwise
+// at least three. The first decision is about n units, the second about the units that remain, and
+// the last asks when the rest would be admitted. If other callers take units after the first
+// decision, the second can be denied, too; AllowUpTo then asks for what remains now. After four
+// attempts to get what remains, it grants nothing. So it never grants more than the limit, but
+// while many callers take units at the same time, it can grant less than what remains. It begins no
+// [Ban], and observers are notified of one decision with the granted units. A cost of 0 is decided
+// as in [Limiter.AllowN].
 //
 // Errors are the same as for AllowN. A Limiter with a [LeakyBucket] or [InFlight] returns an error,
-// because it cannot grant a part of a place in a queue or of a slot.
+// because neither a place in a queue nor a slot can be granted in part.
 func (l *Limiter) AllowUpTo(ctx context.Context, key string, n int64) (granted int64, res Result, err error) {
 	if l.set.Slots || l.set.Queues {
 		return 0, Result{}, errNoParts

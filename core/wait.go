@@ -20,16 +20,17 @@ func (l *Limiter) Wait(ctx context.Context, key string) (Result, error) { return
 // that admitted them. After a denial it sleeps for RetryAfter.
 //
 // Callers in this process that wait for the same key form a line, in the order in which they came.
-// Only the first of them asks Redis, and the callers behind it for which enough units remain. Other
-// processes have lines of their own. With a [LeakyBucket], an admission is a place in its queue.
-// The place that a canceled caller gives back goes to the next caller that asks, so a later caller
-// may return before an earlier one.
+// Redis is asked by the first of them, and then by those callers behind it for whose cost enough
+// units remain; the others wait. Other processes have lines of their own. With a [LeakyBucket], an
+// admission is a place in its queue. If a caller is canceled, its place goes to the next caller
+// that asks Redis, so a later caller can return before an earlier one.
 //
 // It returns at once with [ErrNeverAdmitted] if n is above the capacity, and with
-// [context.DeadlineExceeded] if the deadline of ctx comes before n units can be admitted to this
-// caller and those ahead of it. Other errors are the same as for [Limiter.AllowN]. If ctx ends
-// before the Delay does, the place in the queue is given back. WaitN waits for the end of a [Ban],
-// and never begins one. A Limiter with [InFlight] returns an error: use [Limiter.AcquireWait].
+// [context.DeadlineExceeded] if the deadline of ctx would come before this caller and the callers
+// ahead of it can be admitted. Other errors are the same as for [Limiter.AllowN]. If ctx ends
+// before the Delay of a LeakyBucket is over, the place in its queue is given back. WaitN waits for
+// the end of a [Ban], and never begins one. A Limiter with [InFlight] returns an error: use
+// [Limiter.AcquireWait].
 func (l *Limiter) WaitN(ctx context.Context, key string, n int64) (res Result, err error) {
 	req := l.newWaiting(key, n, algorithm.OpCharge)
 	defer req.recycle()
@@ -62,11 +63,11 @@ func (l *Limiter) WaitN(ctx context.Context, key string, n int64) (res Result, e
 // AcquireWait is like [Limiter.Acquire], but waits for its turn as [Limiter.WaitN] does. ctx bounds
 // the wait, not the Permit.
 //
-// A caller that waits for a slot of [InFlight], or for units that others hold, wakes up when they
-// are given back in this process. For units and slots that other processes may give back, the first
-// caller in each line asks about 20 times per second, and all lines together at most 1000 times per
-// second. If the callers of one process keep passing slots to each other, they leave the slots to
-// other processes for about 25 ms every half second.
+// A caller that waits for a slot of [InFlight], or for units that others hold, wakes up when slots
+// or units are given back in this process. Because other processes can give back slots and units,
+// too, the first caller in each line also asks Redis about 20 times per second. All lines together
+// ask at most 1000 times per second. If the callers of one process keep passing slots to each
+// other, they leave the slots to other processes for about 25 ms every half second.
 func (l *Limiter) AcquireWait(ctx context.Context, key string, n int64) (*Permit, error) {
 	req := l.newWaiting(key, n, algorithm.OpCharge)
 	defer req.recycle()

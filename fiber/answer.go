@@ -9,9 +9,9 @@ import (
 )
 
 // An Answerer answers requests for handlers that call a limiter themselves. A handler does so if only the
-// handler knows what to count, such as the account in a login or the number of rows that a query reads.
-// Middleware would have to parse the body a second time, and a client could escape the limit with a body
-// that the middleware and the handler read differently.
+// handler knows what to count, such as the account in a login or the number of rows that a query reads. A
+// middleware would have to parse the body a second time, and a client could avoid the limit with a body
+// that the middleware and the handler understand differently.
 //
 //	var limit = fiberlimit.NewAnswerer()
 //
@@ -38,17 +38,19 @@ func NewAnswerer(opts ...guard.AnswerOption) *Answerer {
 	return &Answerer{answerer, handlers}
 }
 
-// Answer answers a request that must not be served, exactly as [Middleware] does, and reports whether it
-// did. If so, the handler must return the error, which is nil if [OnDenied] or [OnError] has answered. Pass
-// both values that a function or method of package core returned: a [core.Result], a [*core.Permit] or
-// a [*core.Reservation], of which the last two may be nil, and the error.
+// Answer answers a request that must not be served, as [Middleware] would, and reports whether it has
+// answered. If it has, the handler must return answer, which is nil if the handler of [OnDenied]
+// or [OnError] has answered. Pass both values that the call of package core returned: the decision, which
+// is a [core.Result], a [*core.Permit] or a [*core.Reservation], and the error. After an error, the Permit
+// or the Reservation is nil.
 //
 //   - If the request is denied, [errors.As] finds a *fiber.Error with status 429 and a
 //     *guard.DeniedError in the error, or the error is what the handler of [OnDenied] returns.
 //   - If the limiter could not decide, because Redis did not answer or a deadline passed, the
-//     status is 503. If c.UserContext() was canceled, it is 499. Any other error, such as an empty
-//     key, is a mistake in the application: the status is 500, and the error is logged at most once
-//     a minute. In these cases the error is what the handler of [OnError] returns, if there is one.
+//     status is 503. If c.UserContext() was canceled, the status is 499. Any other error, such as
+//     an empty key, is a mistake in the application: the status is 500, and the error is logged at
+//     most once a minute. If there is an [OnError], the error is in all these cases what its
+//     handler returns.
 //   - If the request is admitted, Answer only sets the headers about the limit, and returns false.
 //
 // The headers and [Result] describe the tightest of all decisions about the request: the decisions of

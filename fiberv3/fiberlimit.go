@@ -17,11 +17,11 @@ import (
 
 const framework = adapter.Adapter[fiber.Ctx, fiber.Handler]("fiberlimit")
 
-// Middleware returns middleware by which lim decides about each request, counted by key. The middleware
-// sets X-RateLimit-Limit, -Remaining and -Reset on every limited response. For a denied request it returns
-// an error that the application's ErrorHandler renders: [errors.As] finds a *fiber.Error with status 429
-// and a *guard.DeniedError in it. While Redis does not answer and the outage policy is [core.FailClosed],
-// the status is 503.
+// Middleware returns a middleware. For each request, key returns what the request is counted by, and lim
+// decides. The middleware sets X-RateLimit-Limit, -Remaining and -Reset on every limited response. For a
+// denied request it returns an error that the application's ErrorHandler renders: [errors.As] finds a
+// *fiber.Error with status 429 and a *guard.DeniedError in it. While Redis does not answer and the outage
+// policy is [core.FailClosed], the status is 503.
 //
 // With a LeakyBucket, a request waits for its Delay. fasthttp does not detect that a client disconnects:
 // the request keeps waiting, and its handler runs. If the context of c.SetContext ends, the wait ends.
@@ -63,8 +63,8 @@ func Middleware(lim *core.Limiter, key keyfunc.Func, opts ...guard.Option) fiber
 	}
 }
 
-// OnDenied makes h answer denied requests, instead of an error. The headers are set before. If h sets no
-// status, the status is 429. [Result] returns the decision.
+// OnDenied makes h answer denied requests; otherwise the middleware returns an error. The headers are
+// set before h is called. If h sets no status, the status is 429. [Result] returns the decision.
 func OnDenied(h fiber.Handler) guard.AnswerOption { return framework.OnDenied(h) }
 
 // OnError makes h answer requests about which no decision was made. If h sets no status, the status is 503,
@@ -74,8 +74,8 @@ func OnError(h fiber.Handler) guard.AnswerOption { return framework.OnError(h) }
 // Key returns a key function that calls f with the request's fiber.Ctx. Add a prefix to the key, as in
 // "tenant:"+id, so that it never equals a key of another kind. The key is copied, because Fiber reuses the
 // memory of its strings after the handler. If f returns [keyfunc.ErrNoKey], the request is counted by a
-// fallback, as described there; any other error is answered with 500. Under the middleware of another
-// adapter, the key function panics.
+// fallback, which [keyfunc.ErrNoKey] describes. If f returns any other error, the request is answered with
+// 500. Under the middleware of another adapter, the key function panics.
 func Key(f func(fiber.Ctx) (string, error)) keyfunc.Func {
 	key := framework.Key(f)
 	return func(r keyfunc.Request) (string, error) {
@@ -85,25 +85,26 @@ func Key(f func(fiber.Ctx) (string, error)) keyfunc.Func {
 }
 
 // Request returns the request of c as key functions see it, so that the function passed to [Key] can call
-// other key functions, such as [keyfunc.IP]. It is valid while c is.
+// other key functions, such as [keyfunc.IP]. It is valid as long as c is valid.
 func Request(c fiber.Ctx) keyfunc.Request { return request{c} }
 
-// Result returns the decision about the request of c. With stacked middlewares it is the tightest decision,
-// even if its middleware sets no headers. Result returns false if no limiter has decided.
+// Result returns the decision about the request of c. With stacked middlewares it is the tightest of their
+// decisions, even if the middleware that made this decision sets no headers. Result returns false if no
+// limiter has decided.
 func Result(c fiber.Ctx) (core.Result, bool) {
 	return stateIn(c).Result()
 }
 
 // SetCost sets the true cost of the request of c. When its response ends, the middlewares with
-// [guard.CostAfter] charge n units; others ignore it. The last call of SetCost counts. A negative n is a
-// mistake: it is logged, and the reserved units are charged.
+// [guard.CostAfter] charge n units; other middlewares ignore n. The last call of SetCost counts. A
+// negative n is a mistake: it is logged, and the reserved units are charged.
 //
-// Do not call SetCost after the handler has returned, when c is no longer valid: n would be lost, or count
-// for another request that uses c by then. Use [CostSetter] there.
+// Do not call SetCost after the handler has returned, because c is no longer valid then: n would be lost,
+// or would count for another request that uses c. Use [CostSetter] there.
 func SetCost(c fiber.Ctx, n int64) { stateIn(c).SetCost(n) }
 
-// CostSetter returns [SetCost] for the request of c. The returned function may also be called after the
+// CostSetter returns [SetCost] for the request of c. The returned function can be called even after the
 // handler has returned, when c is no longer valid: by the writer of a streamed body, or by code that uses a
-// hijacked connection. If the client leaves before the function is called, the reserved units are charged;
-// so call it while the cost grows.
+// hijacked connection. If the client leaves before the function is called, the reserved units are charged.
+// So call the function again and again while the cost grows.
 func CostSetter(c fiber.Ctx) func(n int64) { return stateIn(c).SetCost }

@@ -9,9 +9,9 @@ import (
 )
 
 // An Answerer answers requests for handlers that call a limiter themselves. A handler does so if only the
-// handler knows what to count, such as the account in a login or the number of rows that a query reads.
-// Middleware would have to parse the body a second time, and a client could escape the limit with a body
-// that the middleware and the handler read differently.
+// handler knows what to count, such as the account in a login or the number of rows that a query reads. A
+// middleware would have to parse the body a second time, and a client could avoid the limit with a body
+// that the middleware and the handler understand differently.
 //
 //	var limit = ginlimit.NewAnswerer()
 //
@@ -38,17 +38,17 @@ func NewAnswerer(opts ...guard.AnswerOption) *Answerer {
 	return &Answerer{answerer, handlers}
 }
 
-// Answer aborts and answers a request that must not be served, exactly as [Middleware] does, and reports
-// whether it did. If so, the handler must return. Pass both values that a function or method of package
-// core returned: a [core.Result], a [*core.Permit] or a [*core.Reservation], of which the last two
-// may be nil, and the error.
+// Answer aborts and answers a request that must not be served, as [Middleware] would, and reports
+// whether it has answered. If it has, the handler must return. Pass both values that the call of package
+// core returned: the decision, which is a [core.Result], a [*core.Permit] or a [*core.Reservation], and
+// the error. After an error, the Permit or the Reservation is nil.
 //
 //   - If the request is denied, the status is 429, with Retry-After and a problem+json body. With
 //     [OnDenied], its handler answers instead.
 //   - If the limiter could not decide, because Redis did not answer or a deadline passed, the status is
-//     503. If the client has left, it is 499. Any other error, such as an empty key, is a mistake in the
-//     application: the status is 500, and the error is logged at most once a minute. In these cases, the
-//     handler of [OnError] answers instead, if there is one.
+//     503. If the client has left, the status is 499, which appears only in logs. Any other error, such
+//     as an empty key, is a mistake in the application: the status is 500, and the error is logged at
+//     most once a minute. If there is an [OnError], its handler answers in all these cases instead.
 //   - If the request is admitted, Answer only sets the headers about the limit, and returns false.
 //
 // The headers and [Result] describe the tightest of all decisions about the request: the decisions of

@@ -15,16 +15,17 @@ import (
 
 const framework = adapter.Adapter[*gin.Context, gin.HandlerFunc]("ginlimit")
 
-// Middleware returns middleware by which lim decides about each request, counted by key. The middleware
-// sets X-RateLimit-Limit, -Remaining and -Reset on every limited response. A denied request is aborted with
-// status 429, Retry-After and a problem+json body (RFC 9457). While Redis does not answer and the outage
-// policy is core.FailClosed, it is aborted with 503.
+// Middleware returns a middleware. For each request, key returns what the request is counted by, and lim
+// decides. The middleware sets X-RateLimit-Limit, -Remaining and -Reset on every limited response. A denied
+// request is aborted with status 429, Retry-After and a problem+json body (RFC 9457). While Redis does not
+// answer and the outage policy is core.FailClosed, it is aborted with 503.
 //
-// With a LeakyBucket, a request waits for its Delay. If the client disconnects meanwhile, the wait ends and
-// the charge is refunded. net/http detects a disconnect only after the request's body has been read.
+// With a LeakyBucket, a request waits for its Delay. If the client disconnects during the wait, the wait
+// ends and the charge is refunded. net/http detects a disconnect only after the request's body has been
+// read.
 //
-// Requests that hold slots of [core.InFlight] have a context that is canceled, with the cause
-// [core.ErrSlotLost], if the slots are lost.
+// If a request holds slots of [core.InFlight] and they are lost, the context of the request is
+// canceled with the cause [core.ErrSlotLost].
 //
 // Middleware panics at once if lim or key is nil.
 func Middleware(lim *core.Limiter, key keyfunc.Func, opts ...guard.Option) gin.HandlerFunc {
@@ -46,27 +47,28 @@ func Middleware(lim *core.Limiter, key keyfunc.Func, opts ...guard.Option) gin.H
 // decision.
 func OnDenied(h gin.HandlerFunc) guard.AnswerOption { return framework.OnDenied(h) }
 
-// OnError makes h answer requests about which no decision was made. They are aborted before. If h sets no
-// status, the status is 503, or 500 if the key function failed.
+// OnError makes h answer requests about which no decision was made. Before h is called, the request is
+// aborted. If h sets no status, the status is 503, or 500 if the key function failed.
 func OnError(h gin.HandlerFunc) guard.AnswerOption { return framework.OnError(h) }
 
 // Key returns a key function that calls f with the request's *gin.Context. Add a prefix to the key, as in
 // "tenant:"+id, so that it never equals a key of another kind. If f returns [keyfunc.ErrNoKey], the request
-// is counted by a fallback, as described there; any other error is answered with 500. Under the middleware
-// of another adapter, the key function panics.
+// is counted by a fallback, which [keyfunc.ErrNoKey] describes. If f returns any other error, the request
+// is answered with 500. Under the middleware of another adapter, the key function panics.
 func Key(f func(*gin.Context) (string, error)) keyfunc.Func { return framework.Key(f) }
 
 // Request returns the request of c as key functions see it, so that the function passed to [Key] can call
 // other key functions, such as [keyfunc.IP].
 func Request(c *gin.Context) keyfunc.Request { return request{c} }
 
-// Result returns the decision about the request of c. With stacked middlewares it is the tightest decision,
-// even if its middleware sets no headers. Result returns false if no limiter has decided.
+// Result returns the decision about the request of c. With stacked middlewares it is the tightest of their
+// decisions, even if the middleware that made this decision sets no headers. Result returns false if no
+// limiter has decided.
 func Result(c *gin.Context) (core.Result, bool) {
 	return stateIn(c).Result()
 }
 
 // SetCost sets the true cost of the request of c. When its response ends, the middlewares with
-// [guard.CostAfter] charge n units; others ignore it. The last call of SetCost counts. A negative n is a
-// mistake: it is logged, and the reserved units are charged.
+// [guard.CostAfter] charge n units; other middlewares ignore n. The last call of SetCost counts. A
+// negative n is a mistake: it is logged, and the reserved units are charged.
 func SetCost(c *gin.Context, n int64) { stateIn(c).SetCost(n) }

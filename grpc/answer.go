@@ -37,18 +37,18 @@ func NewAnswerer(opts ...guard.AnswerOption) *Answerer {
 	return &Answerer{answerer, handlers}
 }
 
-// Answer returns the error with which the handler must end a call that must not be served, exactly as
-// [Unary] does. It returns nil if the call is admitted. Pass both values that a function or method of
-// package core returned: a [core.Result], a [*core.Permit] or a [*core.Reservation], of which the last two
-// may be nil, and the error.
+// Answer returns the error with which the handler must end a call that must not be served, which is the
+// error that [Unary] would return. It returns nil if the call is admitted. Pass both values that the call
+// of package core returned: the decision, which is a [core.Result], a [*core.Permit] or a
+// [*core.Reservation], and the error. After an error, the Permit or the Reservation is nil.
 //
 //   - If the call is denied, the code is RESOURCE_EXHAUSTED, with QuotaFailure, RetryInfo and the
-//     trailer grpc-retry-pushback-ms. The handler of [OnDenied] may replace the error.
+//     trailer grpc-retry-pushback-ms. The handler of [OnDenied] can replace the error.
 //   - If the limiter could not decide, because Redis did not answer, the code is UNAVAILABLE. If
-//     the deadline of the call has passed, it is DEADLINE_EXCEEDED; if the client has left,
-//     CANCELED. Any other error, such as an empty key, is a mistake in the application: the code is
-//     INTERNAL, and the error is logged at most once a minute. In these cases the handler of
-//     [OnError] may replace the error.
+//     the deadline of the call has passed, the code is DEADLINE_EXCEEDED. If the client has left,
+//     it is CANCELED. Any other error, such as an empty key, is a mistake in the application: the
+//     code is INTERNAL, and the error is logged at most once a minute. In all these cases, the
+//     handler of [OnError] can replace the error.
 //   - If the call is admitted, Answer only sets the headers about the limit, which are metadata.
 //
 // If the call passed an interceptor of this package ([Unary], [Stream], [Answerer.Unary] or

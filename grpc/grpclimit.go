@@ -8,9 +8,9 @@
 //
 // # Keys
 //
-// Key functions see a call as a request: its metadata as headers; its full method, such as
-// "/greet.v1.GreetService/Greet", as the path and, if a service has the method, as the route; and POST as
-// the HTTP method. [keyfunc.User] finds what an interceptor further out has stored in the context.
+// Key functions see a call as a request. Its headers are the metadata, and its HTTP method is POST. Its
+// path is the full method, such as "/greet.v1.GreetService/Greet". If a service has this method, it is
+// also the route. [keyfunc.User] finds what an interceptor further out has stored in the context.
 //
 // # Errors
 //
@@ -52,14 +52,15 @@ import (
 // ends, Guard.Finish learns how.
 const framework = adapter.Adapter[*Call, func(context.Context, error) error]("grpclimit")
 
-// Unary returns an interceptor by which lim decides about each unary call, counted by key.
+// Unary returns an interceptor for unary calls. For each call, key returns what the call is counted
+// by, and lim decides.
 //
-// With a LeakyBucket, a call waits for its Delay. If the client leaves meanwhile, the wait ends and the
-// charge is refunded.
+// With a LeakyBucket, a call waits for its Delay. If the client leaves during the wait, the wait ends
+// and the charge is refunded.
 //
-// A call that holds slots of [core.InFlight] has a context that is canceled, with the cause
-// [core.ErrSlotLost], if the slots are lost. If the handler then returns CANCELED, the client gets ABORTED
-// instead, because it did not cancel the call.
+// If a call holds slots of [core.InFlight] and they are lost, the context of the call is canceled with the
+// cause [core.ErrSlotLost]. If the handler then returns CANCELED, the client gets ABORTED instead, because
+// it did not cancel the call.
 //
 // Unary panics at once if lim or key is nil.
 func Unary(lim *core.Limiter, key keyfunc.Func, opts ...guard.Option) grpc.UnaryServerInterceptor {
@@ -98,7 +99,7 @@ func OnDenied(h func(ctx context.Context, err error) error) guard.AnswerOption {
 	return framework.OnDenied(h)
 }
 
-// OnError is like OnDenied, for calls about which no decision was made.
+// OnError is like [OnDenied], but for calls about which no decision was made.
 func OnError(h func(ctx context.Context, err error) error) guard.AnswerOption {
 	return framework.OnError(h)
 }
@@ -117,8 +118,8 @@ func CountIf(count func(codes.Code) bool) guard.Option {
 
 // Key returns a key function that calls f with the call and its context. Add a prefix to the key, as in
 // "tenant:"+id, so that it never equals a key of another kind. If f returns [keyfunc.ErrNoKey], the call is
-// counted by a fallback, as described there; any other error ends the call with INTERNAL. Under the
-// middleware of another adapter, the key function panics.
+// counted by a fallback, which [keyfunc.ErrNoKey] describes. If f returns any other error, the call ends
+// with INTERNAL. Under the middleware of another adapter, the key function panics.
 func Key(f func(context.Context, *Call) (string, error)) keyfunc.Func {
 	return framework.ContextKey(f)
 }
@@ -130,11 +131,11 @@ func Request(ctx context.Context, call *Call) keyfunc.Request {
 }
 
 // Result returns the decision about the call whose context is ctx. With stacked interceptors it is the
-// tightest decision, even if its interceptor sets no headers. Result returns false if no limiter has
-// decided.
+// tightest of their decisions, even if the interceptor that made this decision sets no headers. Result
+// returns false if no limiter has decided.
 func Result(ctx context.Context) (core.Result, bool) { return stateIn(ctx).guards().Result() }
 
 // SetCost sets the true cost of the call whose context is ctx. When the call ends, the interceptors with
-// [guard.CostAfter] charge n units; others ignore it. The last call of SetCost counts. A negative n is a
-// mistake: it is logged, and the reserved units are charged.
+// [guard.CostAfter] charge n units; other interceptors ignore n. The last call of SetCost counts. A
+// negative n is a mistake: it is logged, and the reserved units are charged.
 func SetCost(ctx context.Context, n int64) { stateIn(ctx).guards().SetCost(n) }

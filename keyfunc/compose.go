@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// Join returns a Func that combines the keys of all fs, such as a user and a route, so that each
-// combination is counted separately. Different combinations never give the same key, whatever the parts
-// contain. A part longer than 64 bytes is replaced by a digest. If one of the keys is missing, the error is
-// [ErrNoKey].
+// Join returns a Func that combines the keys of all fs, such as the user and the route of a request. Each
+// combination of keys is counted separately. Different combinations never give the same key, whatever the
+// parts contain. A part longer than 64 bytes is replaced by a digest. If one of fs finds no key, the
+// error is [ErrNoKey].
 func Join(fs ...Func) Func {
 	mustFuncs("Join", fs)
 	return func(r Request) (string, error) {
@@ -63,9 +63,9 @@ func joinPart(b *strings.Builder, i int, key string) {
 // joinEscaper escapes the commas inside of keys, so that a comma always separates two keys.
 var joinEscaper = strings.NewReplacer("%", "%25", ",", "%2C")
 
-// FirstOf returns a Func that tries fs in order and uses the first key that it finds: for example, the user
-// of a request if it has one, and otherwise the address. If none of fs finds a key, the error is
-// [ErrNoKey]. There is no ForFirstOf: use the counterpart of the Func that finds the key.
+// FirstOf returns a Func that tries fs in order and uses the first key that one of them finds: for example
+// the user if the request has one, and otherwise the client's address. If none of fs finds a key, the error
+// is [ErrNoKey]. There is no ForFirstOf: use the counterpart of the Func that finds the key.
 func FirstOf(fs ...Func) Func {
 	mustFuncs("FirstOf", fs)
 	return func(r Request) (string, error) {

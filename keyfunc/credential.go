@@ -25,9 +25,9 @@ type credential struct {
 }
 
 // Known takes a function that reports whether a credential was issued. A credential that was not
-// issued counts as missing. Without Known a client that invents a credential for every request gets
-// a full limit for every request. known is called for each request and must be safe for concurrent
-// use.
+// issued is treated as if the request had none. Without Known, a client that invents a new
+// credential for each request gets a new limit each time. known is called for each request and must
+// be safe for concurrent use.
 func Known(known func(string) bool) CredentialOption {
 	if known == nil {
 		panic("keyfunc: Known(nil): want a function that reports whether a credential was issued")
@@ -38,9 +38,10 @@ func Known(known func(string) bool) CredentialOption {
 	})
 }
 
-// Secret makes the digests HMAC-SHA256 under the given key, so that credentials cannot be guessed
-// from the keys in Redis. The key has 16 bytes or more, and is random. All processes that share a
-// limit need the same one.
+// Secret makes the Func compute its digests by HMAC-SHA256 with the given secret key. Without it,
+// somebody who sees the keys in Redis could guess a credential and check the guess. The secret key
+// must be random and have at least 16 bytes. All processes that share a limit need the same secret
+// key.
 func Secret[K string | []byte](key K) CredentialOption {
 	if len(key) < 16 {
 		panic(fmt.Sprintf("keyfunc: Secret: the key has %d bytes: want a random one of 16 bytes or more", len(key)))
@@ -53,11 +54,11 @@ func Secret[K string | []byte](key K) CredentialOption {
 }
 
 // APIKey returns a Func that counts by the API key in the header called name, such as "X-API-Key". The key
-// in Redis is a digest of 144 bits, so the credential itself never appears in Redis, logs or headers. For a
-// request without the header, the error is [ErrNoKey].
+// contains a digest of 144 bits in place of the credential, so the credential itself never appears in
+// Redis, logs or headers. For a request without the header, the error is [ErrNoKey].
 //
-// A client could invent a new API key for every request. Mount the middleware after authentication, use
-// [Known], or put a limiter by [IP] in front.
+// A client that is not authenticated can invent a new API key for each request. To prevent this, mount
+// the middleware after authentication, use [Known], or put a limiter by [IP] in front of it.
 func APIKey(name string, o ...CredentialOption) Func {
 	mustHeader("APIKey", name, "X-API-Key")
 	c := newCredential("apikey:", o)
@@ -89,14 +90,14 @@ func ForQuery(name, value string, o ...CredentialOption) string {
 }
 
 // Bearer returns a Func that counts by the token in "Authorization: Bearer ..." (RFC 6750). As with
-// [APIKey], the key is a digest, and a client could invent tokens.
+// [APIKey], the key contains a digest, and clients can invent tokens.
 func Bearer(o ...CredentialOption) Func {
 	c := newCredential("bearer:", o)
 	return func(r Request) (string, error) { return c.key(authorization(r, "Bearer")) }
 }
 
-// Cookie returns a Func that counts by the value of the cookie called name. As with [APIKey], the key is a
-// digest, and a client could invent values.
+// Cookie returns a Func that counts by the value of the cookie called name. As with [APIKey], the key
+// contains a digest, and clients can invent values.
 func Cookie(name string, o ...CredentialOption) Func {
 	c := cookieCredential("Cookie", name, o)
 	return func(r Request) (string, error) { return c.key(r.Cookie(name)) }
@@ -107,8 +108,8 @@ func cookieCredential(f, name string, o []CredentialOption) *credential {
 	return newCredential("cookie:"+name+":", o)
 }
 
-// Query returns a Func that counts by the query parameter called name. As with [APIKey], the key is a
-// digest, and a client could invent values.
+// Query returns a Func that counts by the query parameter called name. As with [APIKey], the key
+// contains a digest, and clients can invent values.
 func Query(name string, o ...CredentialOption) Func {
 	c := queryCredential("Query", name, o)
 	return func(r Request) (string, error) { return c.key(r.Query(name)) }
@@ -120,8 +121,8 @@ func queryCredential(f, name string, o []CredentialOption) *credential {
 }
 
 // BasicAuth returns a Func that counts by the user name of HTTP Basic authentication (RFC 7617). It does
-// not check the password. Mount the middleware after the authentication that checks it; otherwise a client
-// can send any name.
+// not check the password. Mount the middleware after the authentication that checks the password;
+// otherwise a client can send any user name.
 func BasicAuth() Func {
 	return func(r Request) (string, error) {
 		pair, err := base64.StdEncoding.DecodeString(authorization(r, "Basic"))

@@ -10,34 +10,39 @@ import (
 // IP returns a Func that counts by the client's address.
 //
 // By default this is the address of the connection's peer, and no header is trusted. Behind a reverse proxy
-// the peer is the proxy, so all its clients would be counted as one. These options say which header to
-// trust:
+// the peer is the proxy, so all clients of the proxy would be counted as one. These options say which
+// header to trust:
 //
 //   - [TrustedProxies]: you know the addresses of your proxies; read X-Forwarded-For
-//   - [TrustedHops]: you know only how many proxies there are; read X-Forwarded-For
+//   - [TrustedHops]: you know only how many addresses your proxies append; read X-Forwarded-For
 //   - [TrustedHeader]: your edge sets one header, such as CF-Connecting-IP
 //   - [Forwarded]: with the first two, read the header of RFC 7239 instead of X-Forwarded-For
 //
 // IPv6 addresses of one /64 network are counted together; see [IPv6Prefix]. An IPv4 address written as IPv6
-// (::ffff:192.0.2.1, or 64:ff9b::192.0.2.1 behind NAT64) is counted as the IPv4 address. With another
-// prefix of NAT64, all IPv4 clients are in one /64 network: use IPv6Prefix(128) then. Zones are dropped.
-// Peers without an address, such as those on a unix socket, are all counted as "ip:unix".
+// (::ffff:192.0.2.1, or 64:ff9b::192.0.2.1 behind NAT64) is counted as the IPv4 address. If your NAT64 uses
+// another prefix, all IPv4 clients are in one /64 network: then use IPv6Prefix(128). The zone of an IPv6
+// address is dropped. All peers without an address, such as those on a unix socket, are counted together as
+// "ip:unix".
 //
-// If an entry of the header is not an address, reading stops, and the last trusted address counts as the
-// client's.
+// X-Forwarded-For and Forwarded are read from right to left. If an entry is not an address, reading
+// stops there, and the address that was read before it counts as the client's: the one to its right, or
+// the peer's if there is none.
 //
 // IP logs one warning if requests seem to come through a proxy that no option names:
 //
-//   - A private peer, or with [TrustedProxies] any peer that they do not name, sends X-Forwarded-For or
-//     Forwarded.
+//   - No option says which header to trust, and a peer with a private address sends X-Forwarded-For
+//     or Forwarded. (A proxy with a public address cannot be told from a client.)
+//   - A peer sends one of these headers, or the header that the options read, but [TrustedProxies] does
+//     not name the peer.
 //   - A peer sends one of these headers, but not the header that the options read.
 //   - The header has fewer addresses than TrustedHops.
 //   - A trusted proxy has written an entry that is not an address.
-//   - The client's address would be a private one that stands behind another address.
+//   - The address that counts as the client's is private, although another address stands to its
+//     left in the header: it is perhaps the address of a proxy that the options do not cover.
 //
 // IP logs another warning if the peer's address has no port, or is not an address: a middleware such as
-// chi's RealIP has then overwritten it with a header that clients can choose. Remove that middleware, and
-// give IP the options above. See [LoggingRequest].
+// chi's RealIP has then replaced the address by the value of a header, which clients can choose. Remove
+// that middleware, and give IP the options above. Where the warnings are logged, see [LoggingRequest].
 func IP(opts ...IPOption) Func {
 	c := newIPConfig(opts)
 	return func(r Request) (string, error) { return c.key("ip:", c.clientOf(r)), nil }
@@ -52,8 +57,8 @@ func ForIP(addr netip.Addr, opts ...IPOption) string {
 }
 
 // Peer returns a Func that counts by the address of the connection's peer, as [IP] without options does,
-// under keys that begin with "peer:". The middleware uses it for requests without a key, so that a client
-// cannot avoid the limit by leaving out a credential. Peer logs the same warnings as IP.
+// but under keys that begin with "peer:". The middleware uses Peer for requests without a key, so that a
+// client cannot avoid the limit by leaving out a credential. Peer logs the same warnings as IP.
 func Peer() Func {
 	c := newIPConfig(nil)
 	c.warning.forPeer = true
@@ -74,8 +79,8 @@ func mustAddr(f, kind string, addr netip.Addr) {
 	}
 }
 
-// An IPOption adjusts [IP]: how many bits of an address are one client, and which proxies are trusted.
-// The functions that return IPOptions panic at once if their argument is wrong.
+// An IPOption adjusts [IP]: it says how many leading bits of an address identify a client, or which
+// proxies are trusted. The functions that return IPOptions panic at once if their argument is wrong.
 type IPOption interface{ applyTo(c *ipConfig) }
 
 // An ipOption is the IPOption that a function applies.
@@ -83,8 +88,9 @@ type ipOption func(c *ipConfig)
 
 func (o ipOption) applyTo(c *ipConfig) { o(c) }
 
-// IPv6Prefix sets how many bits of an IPv6 address are one client, from 1 to 128. The default is
-// 64: a site gets at least a /64 and can use any address in it (RFC 6177).
+// IPv6Prefix sets how many leading bits of an IPv6 address identify a client, from 1 to 128:
+// addresses with the same leading bits are counted together. The default is 64, because a site gets
+// at least a /64 network and can use any address in it (RFC 6177).
 func IPv6Prefix(bits int) IPOption {
 	mustBits("IPv6Prefix", bits, 128)
 	return ipOption(func(c *ipConfig) {
@@ -93,8 +99,9 @@ func IPv6Prefix(bits int) IPOption {
 	})
 }
 
-// IPv4Prefix sets how many bits of an IPv4 address are one client, from 1 to 32. The default is 32,
-// a single address.
+// IPv4Prefix sets how many leading bits of an IPv4 address identify a client, from 1 to 32:
+// addresses with the same leading bits are counted together. The default is 32, so that each
+// address is counted separately.
 func IPv4Prefix(bits int) IPOption {
 	mustBits("IPv4Prefix", bits, 32)
 	return ipOption(func(c *ipConfig) {

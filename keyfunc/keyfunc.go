@@ -4,8 +4,8 @@
 //
 //	httplimit.Middleware(lim, keyfunc.FirstOf(keyfunc.APIKey("X-API-Key", keyfunc.Known(isIssued)), keyfunc.IP()))
 //
-// No header is trusted by default. If your service runs behind a proxy, tell IP about it, for example with
-// [TrustedProxies]: otherwise all clients of the proxy are counted as one.
+// No header is trusted by default. If your service runs behind a proxy, give [IP] an option for it, such
+// as [TrustedProxies]: otherwise all clients of the proxy are counted as one.
 //
 // Keys begin with their kind, as in "ip:192.0.2.1" and "user:alice", so that keys of different kinds are
 // never equal. The package does not depend on Redis or on any web framework: it reads a [Request], which
@@ -21,20 +21,20 @@ import (
 	"log/slog"
 )
 
-// ErrNoKey is the error of a [Func] if the request does not carry its key. The middleware then counts the
+// ErrNoKey is the error of a [Func] that finds no key in the request. The middleware then counts the
 // request by the key of the option guard.Fallback, or without that option by the peer's address; see
 // [Peer].
 var ErrNoKey = errors.New("keyfunc: the request carries no such key")
 
-// A Func takes the key from a request. It returns [ErrNoKey] if there is none. The middleware answers any
-// other error with status 500 and logs it.
+// A Func takes the key from a request. It returns [ErrNoKey] if the request has no key. After any other
+// error, the middleware answers with status 500 and logs the error.
 //
-// Each function that returns a Func has a counterpart that returns the same key without a request, such as
-// [ForUser] for [User], so that your support can look up a count and reset it.
+// Each function that returns a Func, except [FirstOf], has a counterpart that returns the same key without
+// a request, such as [ForUser] for [User]. With it, your support can look up a count and reset it.
 type Func func(Request) (string, error)
 
-// A Request is the part of a request that a [Func] can see, whatever the framework. It is valid until the
-// Func returns.
+// A Request is the part of a request that a [Func] can see, whatever the framework. A Request must not be
+// used after the Func has returned.
 type Request interface {
 	// Context returns the request's context.
 	Context() context.Context

@@ -2,8 +2,9 @@ package keyfunc
 
 import "fmt"
 
-// Route returns a Func that counts by the pattern that the request matched, such as "/users/{id}". Unlike
-// the path, a client cannot choose it freely. Join it with another key to limit each client on each route.
+// Route returns a Func that counts by the pattern that the request matched, such as "/users/{id}". A
+// client can choose any path, but only patterns that your service has. [Join] Route with another key to
+// limit each client on each route.
 //
 // If the framework does not know the route yet, the error is [ErrNoKey]. With net/http and Fiber, mount the
 // middleware on the route itself. Gin and Echo know the route in middleware that is mounted with Use; Echo
@@ -11,9 +12,9 @@ import "fmt"
 //
 // Take care if a net/http mux is mounted in another one. Middleware around the inner mux sees the pattern
 // of the outer mux, which is the same for all routes of the inner mux. Middleware on a route of the inner
-// mux sees only the pattern of the inner mux: with http.StripPrefix, "GET /items" below /v1 and below /v2
-// is then one route with one count. Join Route with a key that tells them apart, or give each its own
-// limiter.
+// mux sees only the pattern of the inner mux. With http.StripPrefix, "GET /items" of one inner mux below
+// /v1 and of another below /v2 is then one route with one count. Join Route with a key that tells these
+// routes apart, or give each route its own limiter.
 func Route() Func {
 	missing := fmt.Errorf("%w: the route is not known here: mount the middleware on the route itself", ErrNoKey)
 	return func(r Request) (string, error) {

@@ -9,7 +9,7 @@ import (
 
 // Header returns a Func that counts by the value of the header called name, such as a tenant that your
 // gateway sets. A client can send any value: mount the middleware where the header has been verified, or
-// put a limiter by [IP] in front.
+// put a limiter by [IP] in front of it.
 //
 // The value is part of the key in Redis, so use [APIKey] for credentials. Header panics if name is a header
 // with a client's address, such as X-Forwarded-For, or with a credential, such as Authorization, Cookie or

@@ -19,12 +19,12 @@ const (
 // request passes more proxies.
 const maxHops = 64
 
-// TrustedProxies names the proxies in front of the service, by address ("192.0.2.1"), by range
-// ("10.0.0.0/8") or as "unix" for those that connect by unix socket. If the peer is one of them,
-// X-Forwarded-For is read from the right, over all its lines, and the first address that is not a
-// trusted proxy's is the client.
+// TrustedProxies names the proxies in front of the service: by address ("192.0.2.1"), by range
+// ("10.0.0.0/8"), or as "unix" for proxies that connect by unix socket. If the peer is one of these
+// proxies, X-Forwarded-For is read from right to left, over all its lines. The first address that
+// is not the address of a trusted proxy is the client's.
 //
-// It panics on anything else, such as "10.0.0.5/8": that may be meant as one address or as the
+// It panics on anything else, such as "10.0.0.5/8", which could mean one address or the whole
 // range. It also panics on a range wider than /8 (IPv6: /7), because a client in a trusted range
 // can choose the address that it is counted by. For proxies that are read from a configuration, use
 // [ParseProxies].
@@ -91,9 +91,10 @@ func parseProxy(proxy string) (netip.Prefix, error) {
 	return prefix, nil
 }
 
-// TrustedHops says that every request passes n proxies of yours, from 1 to 64, whose addresses you
-// do not know: the client is the nth address of X-Forwarded-For from the right. No client may be
-// able to go around one of the proxies: it could then choose its address.
+// TrustedHops is for proxies whose addresses you do not know. It says that they append n addresses
+// to the X-Forwarded-For of every request, usually one address for each proxy that the request
+// passes. n is from 1 to 64. The client is the nth address from the right. Make sure that no client
+// can bypass any of the proxies: otherwise it can choose the address that it is counted by.
 func TrustedHops(n int) IPOption {
 	if n < 1 || n > maxHops {
 		panic(fmt.Sprintf("keyfunc: TrustedHops(%d): allowed is 1 to %d", n, maxHops))
@@ -104,12 +105,13 @@ func TrustedHops(n int) IPOption {
 	})
 }
 
-// TrustedHeader says that your own edge sets the header called name, whatever the client sent, to
-// the client's address: "CF-Connecting-IP" behind Cloudflare, "CloudFront-Viewer-Address" behind
-// CloudFront, "X-Real-IP" behind an nginx that sets it. With [TrustedProxies] it is trusted from those peers only; without, only the edge may be able
-// to reach the service. If the header is missing, comes twice or is not an address, the request is
-// counted by its peer's address. X-Forwarded-For and Forwarded are refused: use [TrustedProxies] or
-// [TrustedHops], which read them.
+// TrustedHeader says that your own edge writes the client's address into the header called name, and
+// overwrites whatever the client sent there. Examples are "CF-Connecting-IP" behind Cloudflare,
+// "CloudFront-Viewer-Address" behind CloudFront, and "X-Real-IP" behind an nginx that sets it. With
+// [TrustedProxies], the header is trusted only if the peer is one of those proxies. Without TrustedProxies,
+// make sure that nothing but the edge can reach the service. If the header is missing, comes twice or is not
+// an address, the request is counted by its peer's address. X-Forwarded-For and Forwarded are refused: use
+// [TrustedProxies] or [TrustedHops], which read them.
 func TrustedHeader(name string) IPOption {
 	mustHeader("TrustedHeader", name, "X-Real-IP")
 	switch {

@@ -12,12 +12,12 @@ import (
 // empty string, the error is [ErrNoKey]. A value of another type is an error, too: for example a float64,
 // which encoding/json returns for a number.
 //
-// Mount the middleware after the authentication. If no request so far had an identity, the middleware logs
-// this once.
+// Mount the middleware after the authentication. If a request has no identity, and none before it had one,
+// the middleware logs this once.
 //
-// All requests with the same identity share one count. If your authentication also stores a value for
-// anonymous users, such as the number 0, all of them share one count: store nothing for them, so that each
-// is counted by their own address.
+// All requests with the same identity share one count. If your authentication stores a value for anonymous
+// users, too, such as the number 0, all anonymous users share one count. Store nothing for them, so that
+// each is counted by their own address.
 func User(key any) Func {
 	if key == nil {
 		panic("keyfunc: User(nil): want the key under which authentication stores the user")

@@ -1,6 +1,6 @@
 // Package limittest makes limiters for the tests of services that use redislimit: one that allows, one
 // that denies, and one that is unavailable. They answer without Redis and without waiting, always give
-// the same answer, and remember how they were called.
+// the same answer, and record their calls; see [Calls].
 //
 //	handler := newServer(limittest.Deny(30 * time.Second))
 //	w := httptest.NewRecorder()
@@ -42,8 +42,8 @@ const (
 func Allow(opts ...core.Option) *core.Limiter { return newLimiter(0, nil, opts) }
 
 // Deny returns a limiter that denies everything except a cost of 0. Nothing remains for any key.
-// RetryAfter is retryAfter, from 1 microsecond to 400 days, and so is ResetAfter, except for
-// [core.InFlight], where ResetAfter is 0. Wait returns only when its context ends. opts are as for
+// RetryAfter and ResetAfter are retryAfter, which is from 1 microsecond to 400 days. For
+// [core.InFlight], ResetAfter is 0. Wait returns only when its context ends. opts are as for
 // [Allow]. Deny panics if retryAfter or an option is invalid.
 func Deny(retryAfter time.Duration, opts ...core.Option) *core.Limiter {
 	if retryAfter < minRetryAfter || retryAfter > maxRetryAfter {
@@ -73,15 +73,15 @@ type Call struct {
 	Method string
 	// Key is the key of the call. For "Settle" it is the key of the Permit or Reservation.
 	Key string
-	// Cost is how many units the call was for. For "Settle" it is how many units are charged instead, 0
-	// for Cancel. For "Peek" it is 1, and for "Reset" 0.
+	// Cost is how many units the call was for. For "Settle" it is how many units are charged in the
+	// end, which is 0 for Cancel. For "Peek" it is 1, and for "Reset" it is 0.
 	Cost int64
 }
 
 // Calls returns the calls of lim, and of the limiters that [core.Limiter.With] derived from it, in their
 // order. A call that does nothing is not included: the second end of a Permit or Reservation, the
-// Release of a Permit that has no slots, and a decision whose context had already ended. The
-// calls are kept as long as lim is. Calls panics if lim was not made by this package.
+// Release of a Permit that has no slots, and a decision whose context had already ended. The calls are
+// kept in memory as long as lim is. Calls panics if lim was not made by this package.
 func Calls(lim *core.Limiter) []Call {
 	s, ok := inside.Core.Stub(lim).(*stub)
 	if !ok {

@@ -31,7 +31,8 @@ type Report struct {
 	LongestDelay time.Duration
 	// LongestRetry is the longest RetryAfter of a denial, not counting [core.Never].
 	LongestRetry time.Duration
-	// Late is how many arrivals were earlier than one before them, and LateBy by how much at most.
+	// Late is how many arrivals were earlier than an arrival that comes before them in the log.
+	// LateBy is the largest difference.
 	Late   int64
 	LateBy time.Duration // see Late
 	// Keys are the reports about all keys. The keys with the most denials come first. Among keys with
@@ -58,9 +59,9 @@ var (
 // [core.Options] with several limits that decide together, and perhaps with [core.Ban].
 //
 // The reports are exact: limiters of [core.NewMemory] decide, by the times of the log. The arrivals
-// should be in order: an arrival that is earlier than one before it is decided on at the time of that
-// other arrival, and counts as Late. Replay cannot know how clients would have reacted: a client that is
-// denied might have come again.
+// should be in order. If an arrival is earlier than another one that comes before it in the log, it is
+// decided at the time of that other arrival, and counts as Late. Replay cannot know how clients would
+// have reacted to a denial: a client that is denied might have sent its request again.
 //
 // Replay reads the arrivals once, and writes and sends nothing. It keeps all keys in memory, with about
 // 100 bytes for each key, and 200 more for each limiter. It returns an error, with the number of the

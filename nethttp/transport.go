@@ -38,15 +38,15 @@ const (
 //	}
 //
 // A request waits for its turn as [core.Limiter.AcquireWait] does, within its context. It fails at once
-// with [context.DeadlineExceeded] if its turn comes after its deadline; the client's Timeout also sets a
-// deadline. Each redirect is a request of its own. Slots of [core.InFlight] are held until the response's
-// body is closed or read to its end.
+// with [context.DeadlineExceeded] if its turn would come after its deadline; the client's Timeout also
+// sets a deadline. Each redirect is a request of its own. Slots of [core.InFlight] are held until the
+// response's body is closed or read to its end.
 //
 // # Responses that hold back a key
 //
-// If the API asks the client to wait, no request is sent for the same key until that time, or up to a tenth
-// longer, so that not all requests come back together. Requests in flight continue. The following responses
-// ask the client to wait:
+// If the API asks the client to wait, no request is sent for the same key during that time. The wait is up
+// to a tenth longer than the API asks, so that not all requests are sent at the same instant. Requests in
+// flight continue. The following responses ask the client to wait:
 //
 //   - A 429, 503, 529 or 403 with Retry-After or Retry-After-Ms.
 //   - A 429 or 403 without these headers that has a Remaining of 0 or less and a Reset. The names of both
@@ -58,9 +58,10 @@ const (
 // Times are compared with the Date of the response. No response holds back a key for longer than
 // [MaxRetryAfter].
 //
-// If lim has the option [core.Ban], with or without levels, all processes wait, by
-// [core.Limiter.BlockAtLeast]; processes with a [core.Lease] may spend the lease first. Otherwise, and
-// while Redis does not answer, only this process waits. It remembers up to 10,000 keys.
+// If lim has the option [core.Ban], with or without durations, Transport calls
+// [core.Limiter.BlockAtLeast], so that all processes wait. Processes with a [core.Lease] can spend the
+// lease first. Otherwise, and while Redis does not answer, only this process waits. It remembers up to
+// 10,000 keys.
 //
 // The key therefore decides which requests a 429 holds back. If the API counts by user, let the key contain
 // the user. An empty key is an error.
@@ -125,21 +126,23 @@ func Base(next http.RoundTripper) TransportOption {
 }
 
 // MaxRetryAfter bounds how long one response holds back a key, from a millisecond to a day. The default is
-// one minute, because a longer time may be a mistake of the API. If a response asks for more, its key is
-// held back for d, or up to a tenth less. Note that GitHub's limits may come back only after an hour.
+// one minute, because a longer time could be a mistake of the API. If a response asks for more, its key is
+// held back for d, or up to a tenth less. Note that GitHub's limits become available again only after up
+// to an hour.
 func MaxRetryAfter(d time.Duration) TransportOption {
 	allowed := fmt.Sprintf("%v to %v", time.Millisecond, longestMaxRetryAfter)
 	return newTransportOption("MaxRetryAfter", d >= time.Millisecond && d <= longestMaxRetryAfter, allowed, func(t *transport) { t.bound = d })
 }
 
 // Retries sends a request again after a response that holds back its key, up to n times. n is from 0, the
-// default, to 10. The request first waits for its next turn, and is charged again. The response is returned
-// instead if the request's deadline comes first, or if the request cannot be repeated:
+// default, to 10. Before it is sent again, the request waits for its next turn, and is charged again. The
+// response is returned instead if the deadline of the request would come before that turn, or if the
+// request cannot be repeated:
 //
 //   - A request with a body needs GetBody, which [http.NewRequest] sets for a body in memory.
 //   - After a 429, a GetBody, an idempotent method or a header Idempotency-Key is enough.
-//   - After a 503, 529 or 403, the method must be idempotent, or the request must have that header,
-//     because a proxy may send such a response after the work was done.
+//   - After a 503, 529 or 403, the method must be idempotent, or the request must have a header
+//     Idempotency-Key, because a proxy can send such a response after the work was done.
 //
 // At most 64 kB of a response that is not returned are read, for at most 100 ms, so that its connection
 // can be used again.
@@ -152,9 +155,9 @@ func Cost(f func(*http.Request) int64) TransportOption {
 	return newTransportOption("Cost", f != nil, "a function", func(t *transport) { t.cost = f })
 }
 
-// CountIf counts only requests for whose response f returns true. As for [CostAfter], the cost of a request
-// is reserved until its response has ended. A request without a response is counted. f is also called for a
-// response after which the request is sent again; the body of that response has not been read.
+// CountIf counts only requests for whose response f returns true. The cost of a request is reserved until
+// its response has ended. A request that gets no response is counted. f is also called for a response after
+// which the request is sent again; the body of that response has not been read.
 func CountIf(f func(*http.Response) bool) TransportOption {
 	return newTransportOption("CountIf", f != nil, "a function", func(t *transport) { t.countIf = f })
 }

@@ -38,7 +38,7 @@ func (f optionFunc) apply(c *config) { f(c) }
 type config struct{ provider metric.MeterProvider }
 
 // MeterProvider sets the provider that makes the instruments. The default is the global provider,
-// [otel.GetMeterProvider], which may be set before or after this call. A nil provider means the default.
+// [otel.GetMeterProvider], which can be set before or after this call. A nil provider means the default.
 func MeterProvider(provider metric.MeterProvider) Option {
 	return optionFunc(func(c *config) {
 		if provider != nil {
@@ -47,14 +47,14 @@ func MeterProvider(provider metric.MeterProvider) Option {
 	})
 }
 
-// Observe returns an option for [core.New] and [core.NewMemory] that reports what a Limiter does. Several
-// limiters can have the same option, or each its own: they share the instruments, and the attribute
-// redislimit.limiter.name distinguishes them. A limiter can also have observers of your own; see
-// [core.Observe].
+// Observe returns an option for [core.New] and [core.NewMemory] that reports what a Limiter does. You can
+// give the same option to several limiters, or make an option for each. In both cases they share the
+// instruments, and the attribute redislimit.limiter.name distinguishes the limiters. A limiter can also
+// have observers of your own; see [core.Observe].
 //
 // The attributes of a span describe the last decision made in the span. With stacked limiters, this is the
-// decision of the limiter that denied, because no further limiter decides then, or of the innermost limiter
-// if none denied.
+// decision of the limiter that denied, because no further limiter decides after a denial. If none denied,
+// it is the decision of the innermost limiter.
 //
 // If the provider returns an error for an instrument, Observe reports the error to [otel.Handle] and leaves
 // the instrument out. Observe panics if an Option is nil.

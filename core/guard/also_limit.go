@@ -8,16 +8,17 @@ import (
 
 // AlsoLimit makes another limiter, with a key of its own, decide about each request as well. As
 // with [core.AllowAll], a request is admitted only if all limiters admit it, and is then charged in
-// each of them. If one limiter denies the request, it is charged in none. AlsoLimit may be given
+// each of them. If one limiter denies the request, no limiter charges it. AlsoLimit can be given
 // several times.
 //
 //	httplimit.Middleware(perUser, keyfunc.User(userKey{}), guard.AlsoLimit(perOrg, orgKey), guard.AlsoLimit(everybody, keyfunc.Global()))
 //
-// opts may contain [Cost], [LimiterFor] and [Fallback], which then apply to this limiter only. Cost
-// replaces the cost of the middleware, and [CostAfter] does not change it. Fallback applies to the
-// requests for which key returns no key. All other options are given to the middleware and apply to
-// all its limiters. The headers and the Result show the tightest limit, and after a denial the
-// limiter that denied. If the same limiter gets the same key twice, the costs add up.
+// opts can contain [Cost], [LimiterFor] and [Fallback], which then apply to this limiter only. Cost
+// sets the cost for this limiter in place of the middleware's cost, and [CostAfter] does not change
+// it. Fallback applies to the requests in which key finds no key. Give all other options to the
+// middleware: they apply to all its limiters. The headers and the Result show the tightest limit of
+// all limiters; if a limit denies, that is the denying one. If the same limiter gets the same key
+// twice, the costs add up.
 //
 // While Redis does not answer, each limiter follows its own outage policy. If a limiter with
 // [core.FailClosed] cannot decide, the request is answered with 503 and charged in no limiter.

@@ -14,9 +14,9 @@ type DeniedError struct {
 	Result core.Result
 	// Hidden reports whether clients must not see the limit, because the middleware has [NoHeaders].
 	Hidden bool
-	// RetryAfter is the value of the header Retry-After: Result.RetryAfter in whole seconds,
-	// rounded up, after [RetryJitter] and [MaxRetryAfter]. It is 0 if the response has no
-	// Retry-After.
+	// RetryAfter is the value of the header Retry-After: Result.RetryAfter, changed by
+	// [RetryJitter] and [MaxRetryAfter], and rounded up to whole seconds. It is 0 if the response
+	// has no Retry-After.
 	RetryAfter time.Duration
 }
 

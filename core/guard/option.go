@@ -20,7 +20,9 @@ import (
 
 // An Option configures a middleware. This package and the adapters provide functions that return
 // Options. A middleware panics when it is made if an option is invalid, if an option other than
-// [AlsoLimit] is given twice, or if an option has no effect because of another one.
+// [AlsoLimit] is given twice, if two options exclude each other, as [NoHeaders] and [Headers] do,
+// or if an option adjusts another one that is missing, as [MaxWaiting] without [WaitUpTo]. [DryRun]
+// can be combined with every option.
 type Option interface{ option }
 
 // option has the methods of an Option, which only this module can call.
@@ -36,10 +38,10 @@ type AnswerOption interface{ answerOption }
 // answerOption has the methods of an AnswerOption, which only this module can call.
 type answerOption = settings.AnswerOption
 
-// Skip lets the requests for which skip returns true pass without a decision. They are not counted,
-// and their responses have no headers about the limit.
+// Skip lets the requests for which skip returns true pass without a decision. These requests are
+// not counted, and their responses have no headers about the limit.
 //
-// Clients choose the path of a request, and several paths may lead to the same route: Fiber serves
+// Clients choose the path of a request, and several paths can lead to the same route: Fiber serves
 // /login for /LOGIN, too, unless it is configured otherwise. Therefore skip the paths that need no
 // limit; do not skip every path except the ones that need a limit.
 func Skip(skip func(keyfunc.Request) bool) Option {
@@ -49,29 +51,30 @@ func Skip(skip func(keyfunc.Request) bool) Option {
 
 // Cost sets how many units a request costs; the default is 1.
 //
-// A cost of 0 charges nothing and is admitted except during a ban. If the limit is 0, too, the headers
-// then say X-RateLimit-Limit: 0, because every higher cost is denied. A negative cost is a mistake in
-// the function: 1 is charged instead. A cost above the capacity is denied however much remains, and
-// the response has no Retry-After. The middleware logs the first negative cost and the first cost
-// above the capacity. A limiter with [core.InFlight] gives a request as many slots as it costs.
+// A cost of 0 charges nothing and is admitted except during a ban. If such a request meets a limit of
+// 0, the response has X-RateLimit-Limit: 0, because every higher cost is denied. A negative cost is a
+// mistake in the function: 1 is charged instead. A cost above the capacity is denied however much
+// remains, and the response has no Retry-After. The middleware logs the first negative cost and the
+// first cost above the capacity. A limiter with [core.InFlight] gives a request as many slots as it
+// costs.
 //
 // In net/http, ContentLength is -1 if the client does not declare the length, as with chunked
-// bodies. A cost that depends on ContentLength needs a value of its own for these requests;
-// otherwise clients avoid the cost by not declaring the length.
+// bodies. So if the cost depends on ContentLength, choose a cost for requests without a declared
+// length as well; otherwise clients avoid the cost by not declaring the length.
 func Cost(cost func(keyfunc.Request) int64) Option {
 	settings.MustFunc(cost == nil, "Cost", "returns what a request costs")
 	return settings.NewOption("Cost", func(s *settings.Settings) { s.Cost = cost })
 }
 
-// Fallback sets the key function for requests that have no key according to the middleware's own
-// key function. The default is [keyfunc.Peer], which also applies to requests that have no key
-// according to Fallback. Behind a proxy, keyfunc.Peer returns the proxy's address: all requests
-// without a key would share one limit, and one client could use it up for all others. Behind a
-// proxy, use
+// Fallback sets the key function for requests in which the middleware's own key function finds no
+// key. The default is [keyfunc.Peer]. If the function of Fallback finds no key either, keyfunc.Peer
+// is used as well. Behind a proxy, keyfunc.Peer returns the proxy's address: all requests without a
+// key would share one limit, and one client could use it up for all others. Behind a proxy, use
 //
 //	guard.Fallback(keyfunc.IP(keyfunc.TrustedProxies(...)))
 //
-// With [keyfunc.FirstOf] as the middleware's key, no fallback is needed.
+// No fallback is needed if the middleware's key is a [keyfunc.FirstOf] whose last Func finds a key
+// in every request, such as [keyfunc.IP].
 func Fallback(key keyfunc.Func) Option {
 	settings.MustFunc(key == nil, "Fallback", "takes the key of requests without the middleware's own")
 	return settings.NewOption("Fallback", func(s *settings.Settings) { s.Fallback = key })
@@ -106,26 +109,27 @@ func LimiterFor(limiter func(keyfunc.Request) (*core.Limiter, error)) Option {
 	return settings.NewOption("LimiterFor", func(s *settings.Settings) { s.LimiterFor = limiter })
 }
 
-// CountIf counts only the requests whose response has a status for which count returns true, such
-// as failed logins. The middleware reserves the cost of each request before its handler runs, so
-// that concurrent requests cannot exceed the limit together. When the response ends, the cost is
-// charged if count returns true, and given back otherwise. A limit of 5 therefore also admits at
-// most 5 requests at a time.
+// CountIf counts only some requests, such as failed logins: those whose response has a status for
+// which count returns true. The middleware reserves the cost of each request before its handler
+// runs, so that concurrent requests cannot exceed the limit together. When the response ends, the
+// cost is charged if count returns true, and given back otherwise. A limit of 5 therefore also
+// admits at most 5 requests at a time.
 //
 // count must be safe for concurrent use. It is called once for each admitted request, with two
-// exceptions that are never counted: requests whose client leaves before the handler has begun, and
-// requests that an inner middleware answers with 503 because its limiter could not decide. If the
-// handler panics, the status is 500; if the handler takes over the connection, the status is 101.
+// exceptions. A request is never counted if its client leaves before the handler has begun, or if
+// an inner middleware answers it with 503 because the limiter of that middleware could not decide.
+// If the handler panics, the status is 500; if the handler takes over the connection, the status is
+// 101.
 //
-// The middleware uses [core.Limiter.Reserve]; see there what happens to units that stay held. The
-// response waits until Redis has settled the cost, unless there is room for at least 16 more such
-// requests. With a [core.LeakyBucket], a request that does not count has already had its place in
-// the queue, and leaves a gap there. If all limits of the limiter are [core.InFlight], there is
-// nothing to count: the middleware panics when it is made, unless [LimiterFor] or [AlsoLimit] is
-// given.
+// The middleware uses [core.Limiter.Reserve], which says what happens to units that stay held. The
+// response waits until Redis has settled the cost, unless there is room for at least 16 more
+// requests with this cost. With a [core.LeakyBucket], a request that does not count has already
+// used its place in the queue, so that place stays empty. If all limits of the limiter are
+// [core.InFlight], there is nothing to count: the middleware panics when it is made, unless
+// [LimiterFor] or [AlsoLimit] is given.
 //
-// The status is the one that this middleware sees. A middleware further out may change the status
-// later, for example to 304 because of the ETag of the response.
+// The status is the one that this middleware sees. A middleware further out can still change the
+// status, for example to 304 because of the ETag of the response.
 //
 // A denial by an inner limiter is a response like any other: count is called with its status, 429.
 // To make several limiters decide together, use [AlsoLimit].
@@ -135,9 +139,9 @@ func CountIf(count func(status int) bool) Option {
 }
 
 // CostAfter charges what a request really cost, such as the tokens of an answer. The handler passes
-// the cost to the SetCost of the adapter before the response ends. Until then, the middleware
-// reserves an estimate, which is [Cost] or else 1, and admits the request if the estimate fits. An
-// estimate of 0 fits except during a ban.
+// the cost to the SetCost of the adapter before the response ends. Until then, the middleware holds
+// an estimate of the cost, and admits the request if the estimate fits. The estimate is what [Cost]
+// returns, or 1 without Cost. An estimate of 0 fits except during a ban.
 //
 // When the response ends, the cost is charged even if less remains. The excess is a debt: requests
 // are denied until it is paid off. A cost of 0 makes a request free, such as a login that succeeds.
@@ -146,14 +150,16 @@ func CountIf(count func(status int) bool) Option {
 // several times, the last cost is charged. A negative cost is a mistake: the estimate is charged
 // instead. If the cost is above 1e9, 1e9 is charged. The first cost that is not allowed is logged.
 //
-// A request whose handler did not begin, as described for [CountIf], is charged 0. So is a request
-// that does not count, if CountIf is given as well. A request that an inner limiter denies is
+// A request is charged 0 in the two cases in which [CountIf] never counts a request: the client
+// left before the handler began, or an inner middleware answered 503. If CountIf is given as well,
+// a request that it does not count is charged 0, too. A request that an inner limiter denies is
 // charged the estimate, unless CountIf excludes the status 429. If a request passes several
-// middlewares, each middleware with CostAfter charges the cost, and the others ignore it. If a
-// handler serves several requests within one, let it serve them one after the other: requests that
-// run at the same time are all charged the cost that was set last.
+// middlewares, each middleware with CostAfter charges the cost, and the others ignore it. If one
+// request is a batch, which its handler serves as several requests, let the handler serve these one
+// after the other: requests of a batch that run at the same time are all charged the cost that was
+// set last.
 //
-// The middleware uses [core.Limiter.Reserve]; see there what happens to units that stay held. A
+// The middleware uses [core.Limiter.Reserve], which says what happens to units that stay held. A
 // [core.LeakyBucket] cannot change a charge, and [core.InFlight] charges nothing: if the limiter
 // has no other limit, the middleware panics when it is made, unless [LimiterFor] or [AlsoLimit] is
 // given.
@@ -162,8 +168,8 @@ func CostAfter() Option {
 }
 
 // DryRun decides and charges, but never denies or delays a request, bans no key, and sets no
-// headers, whatever the other options are; they take effect when DryRun is removed. Use it to try
-// out a limit on live traffic. Handlers can read the decision.
+// headers. Options about denials, waits and headers have no effect until DryRun is removed. Use
+// DryRun to try out a limit on live traffic. Handlers can read the decision.
 func DryRun() Option {
 	return settings.NewOption("DryRun", func(s *settings.Settings) { s.DryRun = true })
 }
@@ -172,22 +178,23 @@ func DryRun() Option {
 // millisecond to 1 minute. If the client leaves while its request waits, nothing stays charged.
 //
 // A request is denied at once, as without WaitUpTo, if the wait is known to be longer than d, if
-// [MaxWaiting] requests are waiting already, during a ban that ends later, or if the deadline of
-// the request comes before the end of the wait.
+// [MaxWaiting] requests are waiting already, if the key is banned for longer than d, or if the
+// deadline of the request comes before the end of the wait.
 //
-// Requests with the same key are admitted in the order of their arrival, as far as one process
-// knows it: a new request goes behind those that wait, but each process has a queue of its own.
-// Slots of [core.InFlight], and the units that [CountIf] and [CostAfter] reserve, may be given back
-// at any time, so requests wait for them until d is over. They are woken when slots or units are
-// given back in this process, and otherwise try again at intervals, as [core.Limiter.AcquireWait]
-// does. The context of the request bounds the waiting. Each decision may take the whole
-// [core.Timeout]: d never makes the outage policy decide.
+// Within one process, requests with the same key are admitted in the order of their arrival: a new
+// request goes behind those that wait. Each process has a queue of its own. Slots of
+// [core.InFlight], and the units that [CountIf] and [CostAfter] reserve, can be given back at any
+// time, so requests wait for them until d is over. A waiting request is woken when slots or units
+// are given back in this process. It also tries again at intervals, as [core.Limiter.AcquireWait]
+// does. The wait ends early if the context of the request ends. d does not shorten [core.Timeout]:
+// each decision can take the whole Timeout, so a short d never counts as an outage.
 //
-// A request that waits starts no ban (see [core.Ban]); a request that is denied at once may. With
-// [DryRun], no request waits. A [core.LeakyBucket] has a queue of its own, in which [core.Burst]
-// bounds the wait: the middleware panics when it is made if its limiter has one, and a request for
-// which [LimiterFor] returns such a limiter waits for its Delay only. Observers see one decision
-// for each request, the last one.
+// A request that waits begins no ban (see [core.Ban]), but a request that is denied at once can
+// begin one. With [DryRun], no request waits. Observers see one decision for each request, the last
+// one. A [core.LeakyBucket] has a queue of its own, in which [core.Burst] bounds the wait.
+// Therefore the middleware panics when it is made if its limiter has a LeakyBucket. If [LimiterFor]
+// returns a limiter with a LeakyBucket, WaitUpTo has no effect on the request, which only waits for
+// its Delay.
 func WaitUpTo(d time.Duration) Option {
 	if d < time.Millisecond || d > time.Minute {
 		panic(fmt.Sprintf("guard: WaitUpTo(%v): allowed is 1ms to 1m0s", d))
@@ -195,9 +202,11 @@ func WaitUpTo(d time.Duration) Option {
 	return settings.NewOption("WaitUpTo", func(s *settings.Settings) { s.WaitUpTo = d })
 }
 
-// MaxWaiting bounds how many requests may wait at a time, because of [WaitUpTo], for the limiter in
-// this process: from 1 to 1,000,000; the default is 1000. Further requests are denied at once. The
-// requests with one key take no more of these places than are left for all other keys.
+// MaxWaiting bounds how many requests can wait at a time, because of [WaitUpTo], for the limiter in
+// this process. n is from 1 to 1,000,000; the default is 1000. Further requests are denied at once.
+// A request is also denied at once if the requests that wait with its key are already as many as
+// the places that are still free. So the requests with one key never take more than half of the
+// places, rounded up.
 func MaxWaiting(n int) Option {
 	if n < 1 || n > 1_000_000 {
 		panic(fmt.Sprintf("guard: MaxWaiting(%d): allowed is 1 to 1000000", n))
@@ -214,12 +223,12 @@ const (
 	XRateLimit HeaderSet = 1 << iota
 	// IETF selects RateLimit-Policy and RateLimit of draft-ietf-httpapi-ratelimit-headers-11, as
 	// structured fields (RFC 9651). Later versions of this package follow the newest version of the
-	// draft, even if it changes names: its authors consider other names for r and t
+	// draft, even if it changes names: its authors consider other names for the parameters r and t
 	// (github.com/ietf-wg-httpapi/ratelimit-headers/pull/164).
 	//
-	// For a limit that admits, t is the time until the limit is available in full, or longer: a
-	// client that spreads what remains over t is no faster than the limit itself. For a limit that
-	// denies, t says when to come back, as Retry-After does.
+	// For a limit that admits, t is at least the time until the limit is available in full: a
+	// client that spreads its remaining requests over the time t is no faster than the limit. For a
+	// limit that denies, t says when to come back, as Retry-After does.
 	IETF
 )
 
@@ -263,7 +272,8 @@ func NoHeaders() AnswerOption {
 }
 
 // HeadersOnDenial omits the headers about the limit from the responses to admitted requests. Use it
-// for an outer limit against abuse that clients need not see beside their own limit.
+// for an outer limit that only protects against abuse: clients then see their own limit, and not
+// that one.
 func HeadersOnDenial() AnswerOption {
 	return settings.NewAnswerOption("HeadersOnDenial", func(s *settings.Settings) { s.Headers.OnDenial = true })
 }
@@ -274,16 +284,17 @@ func ResetInSeconds() AnswerOption {
 	return settings.NewAnswerOption("ResetInSeconds", func(s *settings.Settings) { s.Headers.Delta = true })
 }
 
-// RetryJitter spreads clients that are denied at the same time: each wait that a client sees is
-// longer by a random part, up to share of the wait. share is above 0 and at most 1. With 0.2, a
-// Retry-After of one minute becomes 60 to 72 seconds; it never becomes shorter. With 0.2 and a wait
-// below 5 seconds, the random part is less than a second, so that only [RetryAfterMs] spreads the
-// clients; this includes a 503, whose Retry-After is 1. Denials by the outage policy are spread as
-// well.
+// RetryJitter spreads clients that are denied at the same time: each wait that a client sees
+// becomes longer by a random part, which is at most the wait times share. share is above 0 and at
+// most 1. With 0.2, a Retry-After of one minute becomes 60 to 72 seconds; it never becomes shorter.
+// With 0.2 and a wait below 5 seconds, such as the one second of a 503, the random part is less
+// than a second. Only [RetryAfterMs] then spreads the clients. Denials by the outage policy are
+// spread as well.
 //
-// All waits in one response use the same random number: Retry-After, Retry-After-Ms, the t of the
-// limits of [IETF] that deny, and the "retry-after" of a [Problem]. X-RateLimit-Reset, which says
-// when the whole limit is available again, and the [core.Result] stay exact.
+// All waits in one response use the same random number: Retry-After, Retry-After-Ms, the parameter
+// t of each denying limit in the headers of [IETF], and the "retry-after" of a [Problem]. The
+// [core.Result] stays exact, and so does X-RateLimit-Reset, which says when the whole limit is
+// available again.
 func RetryJitter(share float64) AnswerOption {
 	if !(share > 0 && share <= 1) { // NaN, too
 		panic(fmt.Sprintf("guard: RetryJitter(%v): allowed is above 0 to 1, such as 0.2 for up to a fifth later", share))
@@ -292,9 +303,9 @@ func RetryJitter(share float64) AnswerOption {
 }
 
 // MaxRetryAfter bounds the waits that clients see. A longer wait is sent as d or, with
-// [RetryJitter], as a random wait from d/(1+share) to d. Use it for clients that give up, or ignore
-// the header, if they are to wait for more than a minute. A client that comes back too early is
-// denied again.
+// [RetryJitter], as a random wait from d/(1+share) to d. Use MaxRetryAfter for clients that give up
+// or ignore the header if the wait is long, such as more than a minute. A client that comes back
+// too early is denied again.
 //
 // The bound applies to everything that RetryJitter changes, including the RetryAfter of a
 // [DeniedError] and the "retry-after" of its [Problem]; the [core.Result] keeps the whole wait. A
