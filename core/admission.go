@@ -95,8 +95,8 @@ const roomFor = 16
 
 // settleLater is like settle, but need not wait for the reply of Redis. A middleware calls it, so that a
 // client gets its response sooner. The settlement is sent in the background if there is room for roomFor
-// more requests, each with the cost n or actual, whichever is larger: a settlement that arrives late then
-// changes no decision. Slots are never freed in the background, because other callers wait for them. If the
+// more requests, each with the admitted cost or with actual, whichever is larger: a settlement that arrives
+// late then changes no decision. Slots are never freed in the background, because other callers wait for them. If the
 // settlement is lost, the held units are charged when the hold expires.
 func (a *admission) settleLater(ctx context.Context, actual int64) error {
 	if a.isMulti() {
@@ -131,7 +131,8 @@ func (a *admission) settled(err error) {
 }
 
 // gaveBack forgets the remembered denials of h's key, and wakes a caller that waits for units of this key,
-// because h may have given units back. It wakes nobody if h has slots: the Renewer's event Freed does that.
+// because h may have given units back. If h has slots, it wakes nobody: the Renewer's event Freed wakes a
+// caller when the slots are free.
 func (l *Limiter) gaveBack(h *hold.Hold) {
 	l.family.denials.Forget(h.Key, h.Set)
 	if !h.HasSlots() {
@@ -139,7 +140,8 @@ func (l *Limiter) gaveBack(h *hold.Hold) {
 	}
 }
 
-// cancel ends a without charging anything to any key.
+// cancel ends a because the work was not done. It gives back what every key has held or charged, as far as
+// that is possible.
 func (a *admission) cancel(ctx context.Context) error {
 	if a.isMulti() {
 		return each(a.multi.members, func(m member) error { return m.held.cancel(ctx) })

@@ -282,10 +282,14 @@ type joint struct {
 	parts []redisstore.Part
 }
 
-// joint returns the decision by which one script charges all keys or none. If one script cannot do
-// so, the error is redisstore.ErrApart: the keys may be on several servers, or in memory; a limiter
-// may have leases, whose units are in this process; or a cost may be 0, which must be admitted even by
-// a limit that is overdrawn. Any other error says that Redis failed.
+// joint returns the decision by which one script charges all keys or none. The error is
+// redisstore.ErrApart if one script cannot do so, for example in these cases:
+//
+//   - The keys are on several servers, or in memory.
+//   - A limiter has leases, because their units are in this process.
+//   - A cost is 0, because even a limit that is overdrawn must admit it.
+//
+// Any other error says that Redis failed.
 func (t *multiCall) joint(ctx context.Context) (*joint, error) {
 	j := &joint{multiCall: t, parts: make([]redisstore.Part, len(t.members))}
 	for i := range t.members {

@@ -61,7 +61,7 @@ func (l *Limiter) Reset(ctx context.Context, key string) error {
 	return l.change(ctx, key, func(b backend, set *limits.Set) error { return b.Reset(ctx, set, key) })
 }
 
-// allow makes a decision without an admission that the caller would have to end.
+// allow makes a decision that leaves nothing for the caller to end.
 func (l *Limiter) allow(ctx context.Context, req *request, res *Result) error {
 	if err := req.check(ctx); err != nil {
 		return err
@@ -108,31 +108,31 @@ func (l *Limiter) decide(ctx context.Context, req *request, res *Result) error {
 // answer fills the reply of req. It tries the ways to decide one after the other, until one of them
 // can decide.
 func (f *family) answer(ctx context.Context, req *request) error {
-	c, r := &req.call, &req.reply
+	call, reply := &req.call, &req.reply
 	switch {
-	case c.Set.Uncounted && !f.decidesUncounted:
-		f.decideUncounted(c, r)
+	case call.Set.Uncounted && !f.decidesUncounted:
+		f.decideUncounted(call, reply)
 		return nil
 	case !f.overRedis: // in memory, or a test's stub
-		return f.backend.Decide(ctx, c, r)
+		return f.backend.Decide(ctx, call, reply)
 	case req.redisErr != nil: // Redis has failed already, in a decision on several keys at once
-		return f.withoutRedis(ctx, req.redisErr, c, r)
-	case f.leasing.spend(c, r):
+		return f.withoutRedis(ctx, req.redisErr, call, reply)
+	case f.leasing.spend(call, reply):
 		return nil
-	case !c.Fresh && f.denials.Repeat(c, r):
+	case !call.Fresh && f.denials.Repeat(call, reply):
 		return nil
 	}
-	stamp := f.denials.Stamp(c.Key)
+	stamp := f.denials.Stamp(call.Key)
 	var err error
 	if f.leasing != nil {
-		err = f.leasing.decide(ctx, c, r) // by another lease, or by Redis
+		err = f.leasing.decide(ctx, call, reply) // by a new lease, or by Redis
 	} else {
-		err = f.backend.Decide(ctx, c, r)
+		err = f.backend.Decide(ctx, call, reply)
 	}
 	if err != nil {
-		return f.withoutRedis(ctx, err, c, r)
+		return f.withoutRedis(ctx, err, call, reply)
 	}
-	f.denials.Learn(c, r, stamp)
+	f.denials.Learn(call, reply, stamp)
 	return nil
 }
 

@@ -111,7 +111,7 @@ type Event struct {
 
 // An observerOption is an observer, as it was given to Observe or to ObserveKeys.
 type observerOption struct {
-	option string                                         // the name of that function
+	option string                                         // "Observe" or "ObserveKeys"
 	plain  func(ctx context.Context, e Event)             // nil for ObserveKeys
 	keyed  func(ctx context.Context, key string, e Event) // nil for Observe
 }
@@ -142,9 +142,9 @@ func (o observerOption) observe(ctx context.Context, key string, e Event) {
 	}
 }
 
-// emitContained is like emit, but recovers the panic of an observer, logs the first one, and calls the
-// remaining observers. It is for all events other than EventDecision, EventWait and EventKeyFallback:
-// they may happen in the background, or in a call of another Limiter, which the panic must not end.
+// emitContained is like emit, but recovers the panic of an observer, logs the first such panic, and calls
+// the remaining observers. It is for all events other than EventDecision, EventWait and
+// EventKeyFallback: these other events may happen in the background, or in a call of another Limiter.
 func (m *emitter) emitContained(ctx context.Context, key string, e Event) {
 	e.Limiter = m.limiter
 	for _, o := range m.observers {

@@ -82,8 +82,8 @@ func (res *Result) fillUncounted(r *decision.Reply) {
 }
 
 // fillBanned sets res for a key that is banned. The Result says when the ban ends, but not how much the
-// key has used. If a denial has just begun the ban, the LimitName is the name of the limit that denied. If
-// the ban began earlier, the LimitName is the name of the first limit.
+// key has used. If a denial has just begun the ban, the LimitName is the name of the first limit that
+// denied. If the ban began earlier, the LimitName is the name of the first limit.
 func (res *Result) fillBanned(r *decision.Reply) {
 	set, all, chosen := r.Set, make([]Result, len(r.Set.Limits)), -1
 	left := micros(r.Ban.Until - r.Ban.At)

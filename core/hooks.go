@@ -10,7 +10,7 @@ import (
 )
 
 // inside implements [coreaccess.Core], which says what its methods do. Other packages of this module call
-// them through package inside. The methods that wait are in wait.go.
+// them through package inside. AcquireUpTo and ReserveUpTo are in wait.go.
 type inside struct{}
 
 func init() { //nolint:gochecknoinits // coreaccess cannot import core, because core imports coreaccess

@@ -32,7 +32,8 @@ func (s *leasing) spend(c *decision.Call, r *decision.Reply) bool {
 }
 
 // decide decides c after spend has returned false. If the key is hot, that is, if it is decided on
-// often, decide takes another lease and spends units of that. If this is not possible, Redis decides.
+// often, decide takes a new lease and spends units of the new lease. If this is not possible, Redis
+// decides.
 func (s *leasing) decide(ctx context.Context, c *decision.Call, r *decision.Reply) error {
 	if !c.Writes() {
 		return s.redis.Decide(ctx, c, r)
@@ -103,8 +104,8 @@ func (s *leasing) spendFrom(le *lease.Lease, c *decision.Call, r *decision.Reply
 	return true
 }
 
-// take asks Redis to hold units of a key for a lease of the given duration. If Redis does not hold them,
-// the Grant has no handles; if Redis does not answer or the key is banned, the Grant is zero.
+// take asks Redis to hold units of a key for a lease of the given duration. If Redis does not hold
+// the units, the Grant has no handles. If Redis does not answer or the key is banned, the Grant is zero.
 func (s *leasing) take(ctx context.Context, set *limits.Set, key string, units int64, lasts time.Duration) (g lease.Grant) {
 	handles := make([]algorithm.Handle, len(set.Limits))
 	for i := range handles {
@@ -123,8 +124,8 @@ func (s *leasing) take(ctx context.Context, set *limits.Set, key string, units i
 	return g
 }
 
-// settle asks Redis to settle closed leases, and waits at most one Timeout. It returns the leases of which
-// it does not know that they were settled.
+// settle asks Redis to settle closed leases, and waits at most one Timeout. It returns the leases that may
+// not have been settled.
 func (s *leasing) settle(all []*lease.Closed) (failed []*lease.Closed) {
 	byStore := make(map[*redisstore.Store][]redisstore.Background)
 	settled := make([]bool, len(all))

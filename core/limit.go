@@ -342,7 +342,7 @@ func (l Limit) WindowAt(t time.Time) (start, end time.Time, ok bool) {
 }
 
 // numbers returns the numbers that the algorithm computes with. No algorithm can compute with a
-// count of 0. A limit with a count of 0 never computes anything, so numbers returns a count of 1.
+// count of 0. A limit with a count of 0 never computes anything, so numbers returns those of a count of 1.
 func (l Limit) numbers() algorithm.Numbers {
 	n := algorithm.Numbers{
 		Count: l.rate.count, Period: l.rate.micros(), Burst: l.Capacity(), Aligned: l.aligned, Named: l.name != "",
@@ -402,8 +402,8 @@ func (l Limit) tooSmallFor(n int64) bool {
 // It is true for Unlimited, because [Limiter.With] may put a limit in its place that holds units.
 func (l Limit) holds() bool { return !l.kind.Slots && !l.kind.Delays }
 
-// check returns an error if l is wrong, whether it is given to New, to With or in a text. New also
-// refuses a count of 0: see checkCount.
+// check returns the error of New, With and ParseLimit if l is wrong. New also refuses a count of 0: see
+// checkCount.
 func (l Limit) check() error {
 	switch {
 	case l.kind == nil:

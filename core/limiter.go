@@ -76,8 +76,8 @@ func (l *Limiter) On(key string) Keyed { return Keyed{l, key, 1, 0} }
 // Cost returns k with a cost of its own, which replaces the cost of the call.
 func (k Keyed) Cost(n int64) Keyed { return Keyed{k.limiter, k.key, 0, n} }
 
-// cost returns the cost of k in a call whose cost is n. It adds up if the key was given several times: n for
-// each time without a cost of its own, and the cost of its own for each other time.
+// cost returns the cost of k in a call whose cost is n. If the key was given several times, its costs add
+// up. Each time costs n, unless Keyed.Cost has set another cost.
 func (k Keyed) cost(n int64) int64 {
 	total := k.extra
 	for range k.times {

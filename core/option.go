@@ -35,7 +35,7 @@ type config struct {
 	observers     []observerOption
 	logger        *slog.Logger
 
-	given   map[string]string // the text of each setting, by the setting's name in the field sets
+	given   map[string]string // the text of each setting that was given, by its field sets
 	mistake error             // the first wrong option
 }
 

@@ -27,8 +27,8 @@ type backend interface {
 	Block(ctx context.Context, set *limits.Set, key string, lasts int64, atLeast bool) error
 }
 
-// inRedis is the backend in Redis.
-type inRedis struct{ now func() time.Time } // the clock of this process, for holds
+// inRedis is the backend in Redis. now is the clock of this process, for holds.
+type inRedis struct{ now func() time.Time }
 
 // Decide makes Redis decide.
 func (s *inRedis) Decide(ctx context.Context, c *decision.Call, r *decision.Reply) error {

@@ -14,8 +14,8 @@ import (
 type request struct {
 	call     decision.Call
 	reply    decision.Reply
-	redisErr error      // why Redis has already failed, in a decision on several keys of which this is one; or nil
-	multi    *multiCall // the decision on several keys of which this is one, or nil
+	redisErr error      // why Redis has already failed to decide on the keys of multi at once, or nil
+	multi    *multiCall // the decision on several keys to which this request belongs, or nil
 }
 
 var requests = sync.Pool{New: func() any { return new(request) }}

@@ -129,13 +129,13 @@ func (r *Reply) Conclude() {
 // units. held reports whether the limit denies, and either has slots or would admit without the held units:
 // slots and held units may be given back at any time.
 func (r *Reply) Outcome(i int, charged bool) (out algorithm.Outcome, held bool) {
-	m, a, admits := &r.Set.Limits[i], &r.Answers[i], r.Answers[i].Admits
-	held = !admits && m.Slots
-	if a.Held == 0 {
-		return m.Outcome(a.Observation, r.N, admits, charged), held
+	limit, answer, admits := &r.Set.Limits[i], &r.Answers[i], r.Answers[i].Admits
+	held = !admits && limit.Slots
+	if answer.Held == 0 {
+		return limit.Outcome(answer.Observation, r.N, admits, charged), held
 	}
-	out = m.Outcome(m.WithHeld(a.Observation, r.N, a.Held), r.N, admits, charged)
-	if !admits && m.Outcome(a.Observation, 0, false, false).Remaining >= r.N {
+	out = limit.Outcome(limit.WithHeld(answer.Observation, r.N, answer.Held), r.N, admits, charged)
+	if !admits && limit.Outcome(answer.Observation, 0, false, false).Remaining >= r.N {
 		out.RetryAfter = min(out.RetryAfter, algorithm.HeldRetry) // without the held units, the limit would admit
 		held = true
 	}

@@ -58,12 +58,12 @@ type Set struct {
 func New(limiter string, limits []Config) *Set {
 	s := &Set{Limiter: limiter}
 	for _, l := range limits {
-		e := l.Kind.New(l.Numbers)
-		m := algorithm.Limit{Kind: l.Kind, Evaluator: e, HoldDuration: l.HoldDuration.Microseconds()}
+		evaluator := l.Kind.New(l.Numbers)
+		limit := algorithm.Limit{Kind: l.Kind, Evaluator: evaluator, HoldDuration: l.HoldDuration.Microseconds()}
 		if l.HoldDuration == 0 {
-			m.HoldDuration = algorithm.DefaultHold(e)
+			limit.HoldDuration = algorithm.DefaultHold(evaluator)
 		}
-		held := micros(m.HoldDuration)
+		held := micros(limit.HoldDuration)
 		if l.Kind.Slots && (!s.Slots || held < s.SlotTTL) {
 			s.Slots, s.SlotTTL = true, held
 		}
@@ -73,14 +73,14 @@ func New(limiter string, limits []Config) *Set {
 		s.Queues = s.Queues || l.Kind.Delays
 		s.Units = s.Units || !l.Kind.Delays && !l.Kind.Slots
 		s.Scripts += l.Kind.Name + " "
-		capacity, window := e.Capacity()
+		capacity, window := evaluator.Capacity()
 		switch {
 		case l.Unlimited:
 			capacity, window, s.Uncounted = math.MaxInt64, 0, true
 		case l.Zero:
 			capacity, s.Uncounted = 0, true
 		}
-		s.Limits, s.Names, s.Keys = append(s.Limits, m), append(s.Names, l.Name), append(s.Keys, l.Key)
+		s.Limits, s.Names, s.Keys = append(s.Limits, limit), append(s.Names, l.Name), append(s.Keys, l.Key)
 		s.Capacities, s.Windows = append(s.Capacities, capacity), append(s.Windows, micros(window))
 	}
 	return s
@@ -100,9 +100,9 @@ func (s *Set) Exceeded(n int64) int {
 // maxDenied is the longest time that DeniedFor returns.
 const maxDenied = time.Hour
 
-// DeniedFor returns how long the denial of n units that answers contain may be repeated. For at least this
-// time n units would be denied again, even if all held units were given back at once. DeniedFor returns 0 if
-// a limit with slots denies, because a slot may become free at any time.
+// DeniedFor returns how long a denial of n units with these answers may be repeated. For at least this time,
+// n units would be denied again, even if all held units were given back at once. DeniedFor returns 0 if a
+// limit with slots denies, because a slot may become free at any time.
 func (s *Set) DeniedFor(answers []algorithm.Answer, n int64) time.Duration {
 	if s.Uncounted {
 		return maxDenied

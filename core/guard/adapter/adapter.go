@@ -89,7 +89,7 @@ func (a Adapter[N, H]) check(s *settings.Settings) Handlers[H] {
 	return Handlers[H]{s.OnDenied, s.OnError}
 }
 
-// mustBeOwn panics if handler, which was given to option, is not of this framework's type H.
+// mustBeOwn panics if handler, which was given to option, is neither nil nor of this framework's type H.
 func (a Adapter[N, H]) mustBeOwn(option string, handler any) {
 	if _, ok := handler.(H); !ok && handler != nil {
 		panic(fmt.Sprintf("%s: %s has a %T, want a %v: use %s.%s", a, option, handler, reflect.TypeFor[H](), a, option))

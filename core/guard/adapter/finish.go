@@ -14,8 +14,8 @@ import (
 const maxCost = 1_000_000_000
 
 // NeedsFinish reports whether the adapter must call [Guard.Finish] for a request that it serves with
-// the Verdict v. It must do so if [guard.CountIf] or [guard.CostAfter] is given, which charge when
-// the response ends, and if the request holds slots of [core.InFlight].
+// the Verdict v. It must do so if [guard.CountIf] or [guard.CostAfter] is given, because they charge
+// when the response ends, or if the request holds slots of [core.InFlight].
 func (g *Guard) NeedsFinish(v Verdict) bool {
 	return v.admitted != nil && (g.reserves() || v.Context != nil)
 }
@@ -90,7 +90,7 @@ func (g *Guard) actualCost(ctx context.Context, v Verdict) int64 {
 }
 
 // logFailure logs err, with two exceptions: an outage, which the limiter itself logs, and the error of
-// ctx, after which nobody waits for the reply. The failed call is not repeated: when the hold expires,
+// ctx, because nobody waits for the reply then. The failed call is not repeated: when the hold expires,
 // the units are charged and the slots are free.
 func (v *Verdict) logFailure(ctx context.Context, message string, err error) {
 	if err != nil && !errors.Is(err, core.ErrUnavailable) && (ctx.Err() == nil || !errors.Is(err, ctx.Err())) {
@@ -106,8 +106,8 @@ const answerTime = time.Second
 // is answered by outer code, or perhaps not at all: f does what must be done if no answer comes.
 //
 // If the status of the response decides what is charged, f is called one second after ctx has ended.
-// ctx also ends when the client leaves. Without the second, a client could choose the status by
-// leaving while the application answers.
+// ctx also ends when the client leaves. Without this delay, a client could choose the status by leaving
+// while the application answers.
 func (g *Guard) WhenOver(ctx context.Context, f func()) (stop func() bool) {
 	wait := time.Duration(0)
 	if g.reserves() {

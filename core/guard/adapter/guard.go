@@ -37,7 +37,7 @@ type Verdict struct {
 	// Status is 0 if the request must be served. Otherwise it is the status to answer with:
 	//
 	//   - 429 for a denied request
-	//   - 503 if the limiter could not decide, or if the deadline of the request passed before
+	//   - 503 if the limiter could not decide, or if the request could not be served before its deadline
 	//   - 500 if the key function or LimiterFor failed, or if the limiter was called wrongly
 	//   - StatusClientGone if the client has left
 	Status int
@@ -58,7 +58,7 @@ type Verdict struct {
 	limiter     *core.Limiter      // the limiter that decides
 	admitted    admission          // Finish ends it; nil if there is nothing to end or to give back
 	cost        int64              // the cost that the limiter decided about
-	slots       bool               // whether a limit has slots
+	slots       bool               // whether one of the limits that decide has slots
 	slot        slot               // the slot that the request holds
 	endedBefore bool               // whether the request's context had ended before Check
 	others      *cost              // a cost of an earlier request with the same state; see noteCost
@@ -74,7 +74,8 @@ type admission interface {
 	Context(ctx context.Context) (context.Context, context.CancelFunc)
 }
 
-// takePermit records p and its Result, or err. Finish will end p. If p is nil, there is nothing to end.
+// takePermit records what a limiter has returned: p with its Result, or err. Finish will end p. If p is
+// nil, there is nothing to end.
 func (v *Verdict) takePermit(p *core.Permit, err error) {
 	if v.Err = err; p != nil {
 		v.admitted, v.Result = p, p.Result
@@ -241,8 +242,8 @@ func (g *Guard) decideOne(ctx context.Context, key string, v *Verdict) {
 	}
 }
 
-// decideOrWait makes the limiter decide. If the limiter denies, decideOrWait waits to be admitted for up
-// to the time of the option WaitUpTo. It records the outcome in v.
+// decideOrWait makes the limiter decide. A request that would be denied waits to be admitted, but no longer
+// than the option WaitUpTo allows. decideOrWait records the outcome in v.
 func (g *Guard) decideOrWait(ctx context.Context, lim *core.Limiter, key string, v *Verdict) {
 	w := coreaccess.Waiting{Key: key, N: v.cost, UpTo: g.settings.WaitUpTo, Most: g.settings.MaxWaiting}
 	came := time.Now()

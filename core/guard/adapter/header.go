@@ -79,7 +79,7 @@ func (o headers) setRetry(h Header, d time.Duration, draw float64) {
 // is:
 //
 //   - By default, only d itself.
-//   - With RetryJitter, from d to d plus that share of d.
+//   - With RetryJitter, from d to d plus the share of d that was given to RetryJitter.
 //   - With MaxRetryAfter, the range ends at MaxRetryAfter. If d is longer than that, the range begins at
 //     MaxRetryAfter/(1+share): clients that are denied together would otherwise all come back after
 //     exactly MaxRetryAfter.

@@ -43,8 +43,9 @@ func (o headers) setIETF(h Header, res *core.Result, draw float64) {
 
 // atPace returns in how many seconds a limit gives out its remaining units at its own rate, rounded up.
 // A client that spreads the remaining units over t must not be faster than the limit (q units in w
-// seconds), so t must not be shorter; section 6 of the draft asks for such a bound. The product
-// cannot overflow: a window is at most 100 years, and a limit at most 1e9. A limit of 0 has no rate.
+// seconds), so t must not be shorter than what atPace returns. Section 6 of the draft asks for such a
+// bound. The product cannot overflow: a window is at most 100 years, and a limit at most 1e9. For a
+// limit of 0, which has no rate, atPace returns 0.
 func atPace(each *core.Result) int64 {
 	if each.Limit == 0 {
 		return 0

@@ -18,7 +18,7 @@ func HeaderLines(block []byte, name string) (values [][]byte) {
 			values[i] = bytes.Trim(value, " \t\r\n")
 		}
 	}()
-	var value []byte // the value that the previous line ended with; nil if that line belongs to another header
+	var value []byte // the value to which the previous line belongs; nil if that line belongs to another header
 	for at := 0; at < len(block); {
 		end := len(block)
 		if i := bytes.IndexByte(block[at:], '\n'); i >= 0 {

@@ -191,8 +191,8 @@ func (s *RequestState) shownAs(names *settings.Names) *shown {
 	return s.others[len(s.others)-1].shown
 }
 
-// A shown contains the fields that Tighter compares of the Result that headers show. Two complete
-// Results in each RequestState made a request take 10 % longer.
+// A shown is the Result that headers show, reduced to the fields that Tighter compares. With two complete
+// Results in each RequestState instead, a request took 10 % longer.
 type shown struct {
 	allowed                bool
 	source                 core.Source
@@ -201,7 +201,7 @@ type shown struct {
 	window                 time.Duration
 }
 
-// replace reports whether res is tighter than s, and if so records res.
+// replace reports whether res is tighter than s. If so, replace records res in s.
 func (s *shown) replace(res *core.Result) bool {
 	if s.source != core.SourceNone && !res.Tighter(core.Result{
 		Allowed: s.allowed, Source: s.source, Limit: s.limit, Remaining: s.remaining, RetryAfter: s.retryAfter, ResetAfter: s.resetAfter,
