@@ -53,7 +53,7 @@ func (l *Limiter) Reserve(ctx context.Context, key string, n int64) (*Reservatio
 	return (*Reservation)(a), err
 }
 
-// acquire decides req, and returns the Result as an admission, which the caller must end if it was admitted.
+// acquire decides req, and returns the Result as an admission. The caller must end it if it is Allowed.
 func (l *Limiter) acquire(ctx context.Context, req *request) (*admission, error) {
 	if err := req.check(ctx); err != nil {
 		return nil, err
@@ -69,8 +69,9 @@ func (l *Limiter) acquire(ctx context.Context, req *request) (*admission, error)
 	return a, nil
 }
 
-// keep renews the slots of a from now on, and warns if a is dropped before it is ended. Watching each
-// admission that has only units would take too long, so one of them is watched at a time.
+// keep renews the slots of a from now on. It also watches a, to warn if the program drops a, that is, keeps
+// no reference to it, without having ended it. Watching takes time, so of the admissions that have only
+// units, no more than one is watched at a time.
 func (l *Limiter) keep(a *admission) {
 	l.family.renewer.Add(a.hold)
 	switch {

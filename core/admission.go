@@ -13,30 +13,31 @@ import (
 // maxActual bounds the cost that Settle charges.
 const maxActual = 1_000_000_000
 
-// An admission is what a decision has admitted and its caller must end. A [Permit] and a [Reservation]
-// are admissions with the methods that make sense for them. All three types have the same fields, so a
-// pointer to one can be converted to a pointer to another, which costs nothing.
+// An admission is the Result of a decision, with what is needed to end whatever the decision has admitted.
+// After a denial there is nothing to end. [Permit] and [Reservation] are admissions with the methods that
+// make sense for them. All three types have the same fields, so converting a pointer to one of them into a
+// pointer to another costs nothing.
 type admission struct {
 	Result
 	ending
 }
 
-// An ending is what an admission needs to end.
+// An ending contains what is needed to end an admission.
 type ending struct {
 	limiter *Limiter
 	hold    *hold.Hold // nil if there is nothing to end
-	multi   *multiCall // nil, or the admissions of several keys, which are ended instead
+	multi   *multiCall // the admissions of several keys, which are ended in place of hold; nil for a single key
 }
 
-// A multiCall is a decision on several keys, and the admissions that it has obtained.
+// A multiCall is a decision on several keys, with what the keys have admitted so far.
 type multiCall struct {
-	n        int64
+	n        int64 // the cost of the call; see Keyed.cost for the cost of each key
 	members  []member
 	redisErr error        // why Redis failed to decide on all keys at once, or nil
-	admitted []keyedEvent // the events of admissions, which are emitted when all keys have admitted
+	admitted []keyedEvent // events that are emitted only after all keys have admitted; see Limiter.decide
 }
 
-// A keyedEvent is an event with its key, which was not passed to the observers yet.
+// A keyedEvent is an event, with its key, that has not been passed to the observers yet.
 type keyedEvent struct {
 	events *emitter
 	key    string
@@ -47,25 +48,26 @@ type keyedEvent struct {
 type member struct {
 	Keyed
 
-	position int // the index of the key among the arguments of the call; of the first one if it was given several times
+	position int // the index of the key among the arguments of the call; if the key was given several times, the first such index
 
-	held  *admission    // nil until the key has admitted
-	stamp denials.Stamp // of a joint decision
+	held  *admission    // what the key has admitted; nil before that
+	stamp denials.Stamp // taken before a joint decision is sent
 }
 
-// settle ends a, and charges actual units instead of the held ones.
+// settle ends a, whose work cost actual units: they are charged in place of the units that are held. Units
+// that Acquire has charged stay charged, unless actual is 0: then they are given back.
 func (a *admission) settle(ctx context.Context, actual int64) error {
 	if a.isMulti() {
 		return a.multi.settle(ctx, actual, (*admission).settle)
 	}
-	return a.settleBy(ctx, actual, nil)
+	return a.settleOne(ctx, actual, nil)
 }
 
 func (a *admission) isMulti() bool { return a != nil && a.multi != nil }
 
-// settleBy settles the admission of a single key. If later is not nil, it may send the settlement
-// in the background.
-func (a *admission) settleBy(ctx context.Context, actual int64, later hold.Background) error {
+// settleOne settles the admission of a single key. If later is not nil, settleOne passes the settlement to
+// later, which may send it in the background.
+func (a *admission) settleOne(ctx context.Context, actual int64, later hold.Background) error {
 	if a == nil || a.hold == nil {
 		return nil
 	}
@@ -78,7 +80,7 @@ func (a *admission) settleBy(ctx context.Context, actual int64, later hold.Backg
 	return l.family.failure(ctx, l.family.renewer.End(ctx, a.hold, actual, later))
 }
 
-// checkActual returns the error of a cost that Settle refuses.
+// checkActual returns an error if Settle does not accept the cost actual.
 func checkActual(actual int64) error {
 	if actual < 0 || actual > maxActual {
 		return fmt.Errorf("%w: it is %d, allowed is 0 to %d", ErrInvalidCost, actual, maxActual)
@@ -86,15 +88,16 @@ func checkActual(actual int64) error {
 	return nil
 }
 
-// roomFor is how many more such requests must fit before a settlement is sent in the background. A
-// client may send several requests before the settlement arrives, and none of them, such as a
-// login, should be denied because of units that are already free.
+// roomFor is how many more requests of the same cost must fit into the limit if a settlement is to be sent
+// in the background. A client may send several requests, such as logins, before the settlement arrives in
+// Redis. None of them should be denied because Redis still counts units that the settlement gives back.
 const roomFor = 16
 
-// settleLater is settle for a middleware, whose client need not wait for it. The settlement is sent in
-// the background if there is room for roomFor more requests, counting the held units or the actual cost,
-// whichever is larger: then a late settlement changes no decision. Slots are never freed in the
-// background, because others wait for them. If the settlement is lost, the held units are charged.
+// settleLater is like settle, but need not wait for the reply of Redis. A middleware calls it, so that a
+// client gets its response sooner. The settlement is sent in the background if there is room for roomFor
+// more requests, each with the admitted cost or with actual, whichever is larger: a settlement that arrives
+// late then changes no decision. Slots are never freed in the background, because other callers wait for them. If the
+// settlement is lost, the held units are charged when the hold expires.
 func (a *admission) settleLater(ctx context.Context, actual int64) error {
 	if a.isMulti() {
 		return a.multi.settle(ctx, actual, (*admission).settleLater)
@@ -106,12 +109,12 @@ func (a *admission) settleLater(ctx context.Context, actual int64) error {
 	if !remote || a.hold.HasSlots() || a.remaining()/roomFor < max(a.hold.N, actual) {
 		return a.settle(ctx, actual)
 	}
-	return a.settleBy(ctx, actual, func(send func() error) bool {
+	return a.settleOne(ctx, actual, func(send func() error) bool {
 		return a.hold.Set.Store.Later(send, a.settled)
 	})
 }
 
-// cancelLater is cancel, in the background where settleLater settles there.
+// cancelLater is like cancel, but works in the background under the same conditions as settleLater.
 func (a *admission) cancelLater(ctx context.Context) error {
 	if a.isMulti() {
 		return each(a.multi.members, func(m member) error { return m.held.settleLater(ctx, 0) })
@@ -119,16 +122,17 @@ func (a *admission) cancelLater(ctx context.Context) error {
 	return a.settleLater(ctx, 0)
 }
 
-// settled is called after a settlement for which nobody waited. The observers and the log have already
-// been notified of its error.
+// settled is called when a settlement that was sent in the background has ended. Its error has already been
+// reported to the observers and the log, unless it says that this process is overloaded: failure counts that.
 func (a *admission) settled(err error) {
 	ctx, l := context.Background(), a.limiter
 	l.gaveBack(a.hold)
-	_ = l.family.failure(ctx, err) // counts an overload of this process
+	_ = l.family.failure(ctx, err) // nobody waits for the error itself
 }
 
-// gaveBack forgets the denials of h's key, and wakes a caller that waits for its units. Callers that wait
-// for slots are woken by the Renewer's Freed event.
+// gaveBack forgets the remembered denials of h's key, and wakes a caller that waits for units of this key,
+// because h may have given units back. If h has slots, it wakes nobody: the Renewer's event Freed wakes a
+// caller when the slots are free.
 func (l *Limiter) gaveBack(h *hold.Hold) {
 	l.family.denials.Forget(h.Key, h.Set)
 	if !h.HasSlots() {
@@ -136,7 +140,8 @@ func (l *Limiter) gaveBack(h *hold.Hold) {
 	}
 }
 
-// cancel ends a without charging anything to any key.
+// cancel ends a because the work was not done. It gives back what every key has held or charged, as far as
+// that is possible.
 func (a *admission) cancel(ctx context.Context) error {
 	if a.isMulti() {
 		return each(a.multi.members, func(m member) error { return m.held.cancel(ctx) })
@@ -144,7 +149,7 @@ func (a *admission) cancel(ctx context.Context) error {
 	return a.settle(ctx, 0)
 }
 
-// release ends a, and charges the units that were admitted.
+// release ends a because the work was done. The units that were admitted are charged, or stay charged.
 func (a *admission) release(ctx context.Context) error {
 	if a.isMulti() {
 		return each(a.multi.members, func(m member) error { return m.held.release(ctx) })
@@ -155,7 +160,7 @@ func (a *admission) release(ctx context.Context) error {
 	return a.settle(ctx, a.hold.N)
 }
 
-// renew starts to renew the held units of a, until a ends.
+// renew makes the Renewer renew the held units of a until a ends.
 func (a *admission) renew() {
 	if a.isMulti() {
 		for _, m := range a.multi.members {
@@ -172,7 +177,8 @@ func (a *admission) renew() {
 	}
 }
 
-// context returns a copy of ctx that is canceled when a loses its slots, or ctx itself if it has none.
+// context returns a copy of ctx that is canceled when a loses its slots. If a has no slots, context returns
+// ctx itself.
 func (a *admission) context(ctx context.Context) (context.Context, context.CancelFunc) {
 	if a.isMulti() {
 		return contextOf(ctx, a.multi.members)
@@ -188,25 +194,27 @@ func (a *admission) context(ctx context.Context) (context.Context, context.Cance
 	}
 }
 
-// watch calls f after the garbage collector has found that nobody refers to a any more.
+// watch arranges a call of f after the garbage collector has found that nothing refers to a any more.
 func (l *Limiter) watch(a *admission, f func(dropped)) {
 	runtime.AddCleanup(a, f, dropped{l.family, a.hold})
 }
 
-// A dropped is what remains of an admission to which nobody refers any more.
+// A dropped is what remains of an admission to which nothing refers any more.
 type dropped struct {
 	of   *family
 	hold *hold.Hold
 }
 
-// drop stops the renewals of a dropped admission, because nobody can end it any more.
+// drop stops the renewals of a dropped admission, because nobody can end it any more. It warns if there was
+// something to renew.
 func drop(d dropped) {
 	if d.of.renewer.Drop(d.hold) {
 		d.warn()
 	}
 }
 
-// sample checks whether a dropped admission was ended. If it was, another admission may be watched.
+// sample checks whether a dropped admission was ended. If it was, the next admission may be watched.
+// Otherwise sample warns, and no further admission is sampled, because the warning is logged only once.
 func sample(d dropped) {
 	if d.hold.Ended() {
 		d.of.sampling.Store(false)
@@ -220,7 +228,8 @@ func (d dropped) warn() {
 		"a Permit or a Reservation was dropped and never ended (by Release, Settle or Cancel): what it holds expires, and units are charged then")
 }
 
-// holdEvents returns the functions that notify the observers of slots and of canceled admissions.
+// holdEvents returns the functions that the Renewer calls when something happens to a hold. Freed wakes a
+// caller that waits for the slots; the others notify the observers.
 func (f *family) holdEvents() hold.Events {
 	slots := func(h *hold.Hold, n int64) {
 		if len(f.events.observers) == 0 {
@@ -240,7 +249,8 @@ func (f *family) holdEvents() hold.Events {
 	}
 }
 
-// settle ends each member by end: with its own cost, or with actual in place of n.
+// settle calls end for each member. A key that was given a cost of its own is charged that cost. Every other
+// key is charged actual, as many times as the key was given.
 func (t *multiCall) settle(ctx context.Context, actual int64, end func(a *admission, ctx context.Context, actual int64) error) error {
 	if err := checkActual(actual); err != nil {
 		return err
@@ -257,7 +267,8 @@ func each(members []member, f func(member) error) error {
 	return failed
 }
 
-// contextOf is admission.context for several members.
+// contextOf is like admission.context, for all members: the copy of ctx is canceled when one of them loses
+// its slots.
 func contextOf(ctx context.Context, members []member) (context.Context, context.CancelFunc) {
 	if len(members) == 0 {
 		return ctx, func() {}

@@ -134,8 +134,7 @@ func InFlight(n int64, o ...InFlightOption) Limit {
 	return with(l, o)
 }
 
-// unlimited is the Kind of [Unlimited]. It decides nothing, so it is no algorithm of
-// [algorithm.Kinds].
+// unlimited is the Kind of [Unlimited]. It is no algorithm, so [algorithm.Kinds] does not contain it.
 var unlimited = &algorithm.Kind{Name: "unlimited"}
 
 // Unlimited returns a [Limit] that admits everything. It stands in place of another Limit for keys

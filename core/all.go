@@ -71,7 +71,8 @@ func AllowAll(ctx context.Context, n int64, keys ...Keyed) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	_ = r.settleLater(ctx, min(n, maxActual)) // what fails is charged when the hold expires; none has admitted more
+	// If this fails, the units are charged when the hold expires. No limit that counts admits more than maxActual.
+	_ = r.settleLater(ctx, min(n, maxActual))
 	return r.Result, nil
 }
 
@@ -108,10 +109,10 @@ var (
 	errNoLimiter   = errors.New("redislimit: a Keyed has no Limiter: make it with On")
 )
 
-// newMultiCall checks a call, and sorts its keys into the order in which every caller asks for
-// them. Because of this order, two callers cannot each hold units that the other one waits for. The
-// smallest capacity comes first, so that a caller who is over their own limit holds nothing of a
-// larger limit that they share with others.
+// newMultiCall checks the arguments of a call, and sorts its keys into the order in which they are
+// decided on. This order is the same for all callers, so two callers cannot each hold units that the
+// other one waits for. The smallest capacity comes first, so that a caller who is over their own
+// limit holds nothing of a larger limit that they share with others.
 func newMultiCall(ctx context.Context, n int64, keys []Keyed) (*multiCall, error) {
 	if len(keys) == 0 {
 		return nil, errNoKeys
@@ -125,7 +126,7 @@ func newMultiCall(ctx context.Context, n int64, keys []Keyed) (*multiCall, error
 			return nil, &coreaccess.WrongLimitError{Err: fmt.Errorf("redislimit: limiter %q: a LeakyBucket cannot decide together with others: "+
 				"a place in its queue cannot be given back exactly", k.limiter.family.name)}
 		}
-		if err := checkCall(ctx, k.key, min(n, k.extra)); err != nil { // one of them is negative
+		if err := checkCall(ctx, k.key, min(n, k.extra)); err != nil { // neither cost may be negative
 			return nil, err
 		}
 		if i := slices.IndexFunc(t.members, k.isOf); i >= 0 {
@@ -142,8 +143,8 @@ func newMultiCall(ctx context.Context, n int64, keys []Keyed) (*multiCall, error
 	return t, nil
 }
 
-// capacity returns the smallest capacity of the limits of m, or 0 if they count nothing. Members
-// that count nothing come first, because they hold nothing that would have to be given back.
+// capacity returns the smallest capacity of the limits of m. It returns 0 if they count nothing:
+// such members come first, because they hold nothing that would have to be given back.
 func (m *member) capacity() int64 {
 	if m.limiter.set.Uncounted {
 		return 0
@@ -151,8 +152,7 @@ func (m *member) capacity() int64 {
 	return slices.Min(m.limiter.set.Capacities)
 }
 
-// notifyAdmitted notifies the observers of admissions that were held back until all keys had
-// admitted.
+// notifyAdmitted passes the events in t.admitted to the observers, after all keys have admitted.
 func (t *multiCall) notifyAdmitted(ctx context.Context) {
 	for _, a := range t.admitted {
 		a.events.emit(ctx, a.key, a.event)
@@ -169,10 +169,11 @@ func (t *multiCall) asGiven() []int {
 	return order
 }
 
-// isOf reports whether m is of the same key and limits as k.
+// isOf reports whether m has the same key and the same limits as k.
 func (k Keyed) isOf(m member) bool { return k.limiter.set == m.limiter.set && k.key == m.key }
 
-// reserve reserves the units of all keys, or of none.
+// reserve reserves the units of all keys, one key after the other. If a key denies, reserve returns its
+// denial, and gives the units of the other keys back.
 func (t *multiCall) reserve(ctx context.Context) (*admission, error) {
 	r, kept := new(admission), false
 	if t.remembersDenial(ctx, &r.Result) {
@@ -180,7 +181,7 @@ func (t *multiCall) reserve(ctx context.Context) (*admission, error) {
 	}
 	r.multi = t
 	defer func() {
-		if !kept { // even if a hook of the client ends the goroutine
+		if !kept { // also if a hook of the client has ended this goroutine
 			_ = r.cancelLater(ctx)
 		}
 	}()
@@ -190,7 +191,7 @@ func (t *multiCall) reserve(ctx context.Context) (*admission, error) {
 		held, err := m.reserve(ctx, t, began)
 		if err == nil && held.Allowed {
 			m.held = held
-			err = ctx.Err() // a caller that has left is charged nothing
+			err = ctx.Err() // a caller whose context has ended is charged nothing
 		}
 		if err != nil {
 			return nil, err
@@ -205,9 +206,9 @@ func (t *multiCall) reserve(ctx context.Context) (*admission, error) {
 	return r, nil
 }
 
-// remembersDenial repeats a remembered denial of one of the keys. It reports false if there is none.
-// Without this, a client that repeats a denied request would make AllowAll hold units of the other keys
-// again and again.
+// remembersDenial sets res to a remembered denial of one of the keys. It returns false if there is none.
+// Without remembered denials, a client that repeats a denied request would make AllowAll hold units of
+// the other keys again and again.
 func (t *multiCall) remembersDenial(ctx context.Context, res *Result) bool {
 	for _, m := range t.members {
 		if m.remembersDenial(ctx, t.n, res) {
@@ -217,7 +218,7 @@ func (t *multiCall) remembersDenial(ctx context.Context, res *Result) bool {
 	return false
 }
 
-// remembersDenial repeats a remembered denial of m's key. It reports false if there is none.
+// remembersDenial sets res to a remembered denial of m's key. It returns false if there is none.
 func (m *member) remembersDenial(ctx context.Context, n int64, res *Result) bool {
 	l, req := m.limiter, m.newRequest(n, algorithm.OpReserve)
 	defer req.recycle()
@@ -229,18 +230,19 @@ func (m *member) remembersDenial(ctx context.Context, n int64, res *Result) bool
 	return true
 }
 
-// newRequest returns a request about m's key. n is the cost of keys without a cost of their own.
+// newRequest returns a request about m's key, in a call whose cost is n.
 func (m *member) newRequest(n int64, op algorithm.Op) *request {
 	return m.limiter.newRequest(m.key, m.cost(n), op)
 }
 
-// maxPause bounds how long reserve waits for units that other calls hold for a moment.
+// maxPause bounds how long a member's reserve waits for units that other calls hold for a moment.
 const maxPause = 20 * time.Millisecond
 
-// reserve reserves the units of m. Another AllowAll may hold them for a moment, until it has asked
-// all of its keys. So after such a denial, reserve waits twice as long as this call has taken so
-// far, at most maxPause, and asks once more. If ctx ends before that, reserve returns the denial
-// with the error of ctx.
+// reserve reserves the units of m. A denial with a short RetryAfter may be caused by another call of
+// AllowAll, which holds units only until all of its keys have decided. So after such a denial,
+// reserve pauses and decides once more. The pause is twice as long as this call has taken so far, and
+// at most maxPause. If ctx ends during the pause, reserve returns the error of ctx. If the deadline of
+// ctx comes before the end of the pause, reserve does not pause, and returns the denial.
 func (m *member) reserve(ctx context.Context, t *multiCall, began time.Time) (*admission, error) {
 	r, err := m.reserveOnce(ctx, t)
 	if t.redisErr != nil || err != nil || r.Allowed || r.Banned || r.Source == SourceDenyCache || r.RetryAfter > micros(algorithm.HeldRetry) {
@@ -259,12 +261,12 @@ func (m *member) reserveOnce(ctx context.Context, t *multiCall) (*admission, err
 	return m.limiter.acquire(ctx, req)
 }
 
-// result returns the tightest Result of all keys, which have all admitted.
+// result returns the tightest Result of all keys. It is called when all keys have admitted.
 func (t *multiCall) result() Result {
 	all := make([]Result, 0, len(t.members))
 	for _, i := range t.asGiven() {
 		for each := range t.members[i].held.All() {
-			if each.Source != SourceNone && !each.Unlimited() { // SourceNone is of FailOpen
+			if each.Source != SourceNone && !each.Unlimited() { // FailOpen admits with SourceNone
 				all = append(all, each)
 			}
 		}
@@ -275,8 +277,8 @@ func (t *multiCall) result() Result {
 	return combine(all, true)
 }
 
-// A joint is a decision on all keys by one script on one server. Nothing is held for a moment, so
-// no other call is denied because of it.
+// A joint is a decision on all keys by one script on one server. The script charges all keys at
+// once: no units are held in the meantime, for which another call could be denied.
 type joint struct {
 	*multiCall
 
@@ -285,9 +287,13 @@ type joint struct {
 }
 
 // joint returns the decision by which one script charges all keys or none. The error is
-// redisstore.ErrApart if there is no such decision: for keys on several servers, in memory, for
-// leases (whose units are in this process), and for a cost of 0, which even an overdrawn limit
-// admits.
+// redisstore.ErrApart if one script cannot do so, for example in these cases:
+//
+//   - The keys are on several servers, or in memory.
+//   - A limiter has leases, because their units are in this process.
+//   - A cost is 0, because even a limit that is overdrawn must admit it.
+//
+// Any other error says that Redis failed.
 func (t *multiCall) joint(ctx context.Context) (*joint, error) {
 	j := &joint{multiCall: t, parts: make([]redisstore.Part, len(t.members))}
 	for i := range t.members {
@@ -306,7 +312,7 @@ func (t *multiCall) joint(ctx context.Context) (*joint, error) {
 	return j, err
 }
 
-// decide sets res to the tightest Result of all limits. It returns an error if the server does not
+// decide sets res to the tightest Result of all limits. It returns an error if Redis fails to
 // decide.
 func (j *joint) decide(ctx context.Context, res *Result) error {
 	began := time.Now()
@@ -338,7 +344,8 @@ func (j *joint) decide(ctx context.Context, res *Result) error {
 	return nil
 }
 
-// answer returns the Result of the i-th key, and remembers it if it is a denial.
+// answer returns the Result of the i-th key. If that key denies, answer remembers the denial. admitted
+// says whether all keys admit.
 func (j *joint) answer(ctx context.Context, i int, admitted bool) (res Result) {
 	m := &j.members[i]
 	req := m.newRequest(j.n, algorithm.OpReserve)
@@ -346,16 +353,17 @@ func (j *joint) answer(ctx context.Context, i int, admitted bool) (res Result) {
 	takeReply(&req.reply, m.limiter.set, j.parts[i].Call)
 	m.limiter.family.denials.Learn(&req.call, &req.reply, m.stamp)
 	if !admitted {
-		req.call.Op = algorithm.OpEvaluate // another key is denied, so this one is not charged
+		req.call.Op = algorithm.OpEvaluate // one of the keys denies, so none is charged
 	}
 	res.fill(&req.call, &req.reply)
 	m.limiter.notifyBan(ctx, req, &res)
 	return res
 }
 
-// decideUncounted decides by the Limiters whose limits count nothing, and leaves the others in t.
-// They come first because nothing has to be given back if another one denies. done is true if one
-// of them denies, or if there are no others. A cost of 0 is left to be decided with the others.
+// decideUncounted decides by the Limiters whose limits count nothing, and removes them from t. They
+// decide before the other Limiters, because they have nothing to give back if another Limiter
+// denies. done is true if the call is decided: one of them has denied, or t has no Limiter left. A
+// Limiter whose cost is 0 stays in t, whatever its limits are.
 func (t *multiCall) decideUncounted(ctx context.Context, res *Result) (done bool, err error) {
 	counted := t.members[:0]
 	for i := range t.members {
@@ -377,9 +385,9 @@ func (t *multiCall) decideUncounted(ctx context.Context, res *Result) (done bool
 	return len(counted) == 0, nil
 }
 
-// decideJointly decides on all keys by one script, or makes the plain decision if there is only one
-// key. done is false if one script cannot have all keys, or if the server does not decide. In the
-// second case each limiter follows its own outage policy.
+// decideJointly decides on all keys by one script, or makes an ordinary decision if there is only one
+// key. done is false if one script cannot decide on all keys, or if Redis fails to decide. In the
+// latter case t.redisErr is set, so that each limiter follows its own outage policy.
 func (t *multiCall) decideJointly(ctx context.Context, res *Result) (done bool, err error) {
 	if len(t.members) == 1 {
 		req := t.members[0].newRequest(t.n, algorithm.OpCharge)

@@ -97,7 +97,7 @@ func (l *Limiter) setBan(ctx context.Context, key string, d time.Duration, atLea
 		return fmt.Errorf("redislimit: limiter %q: %w", l.family.name, errNoBan)
 	}
 	if err := checkCall(ctx, key, 0); err != nil {
-		return err // nothing has happened
+		return err // no ban has changed, so there is no event
 	}
 	err := l.change(ctx, key, func(b backend, set *limits.Set) error { return b.Block(ctx, set, key, d.Microseconds(), atLeast) })
 	l.family.events.emitContained(ctx, key, Event{Kind: EventBan, Took: d, Err: err})

@@ -61,7 +61,7 @@ func (l *Limiter) Reset(ctx context.Context, key string) error {
 	return l.change(ctx, key, func(b backend, set *limits.Set) error { return b.Reset(ctx, set, key) })
 }
 
-// allow makes a plain decision.
+// allow makes a decision that leaves nothing for the caller to end.
 func (l *Limiter) allow(ctx context.Context, req *request, res *Result) error {
 	if err := req.check(ctx); err != nil {
 		return err
@@ -96,8 +96,8 @@ func (l *Limiter) decide(ctx context.Context, req *request, res *Result) error {
 	}
 	e := Event{Kind: EventDecision, Result: *res, Cost: req.call.N, Took: time.Since(start), Err: err}
 	if req.multi != nil && err == nil && res.Allowed && (req.reply.Hold == nil || req.call.N == 0) {
-		// If another key is denied, there is nothing to give back, and so no EventCancel that would say
-		// that this admission came to nothing.
+		// This event waits until all keys have admitted. Observers would otherwise count an admission that
+		// comes to nothing when another key denies: it has nothing to give back, so no EventCancel follows.
 		req.multi.admitted = append(req.multi.admitted, keyedEvent{l.family.events, req.call.Key, e})
 		return nil
 	}
@@ -105,38 +105,38 @@ func (l *Limiter) decide(ctx context.Context, req *request, res *Result) error {
 	return err
 }
 
-// answer fills the reply of req. It lists all the ways to decide, in the order in which they are
-// tried.
+// answer fills the reply of req. It tries the ways to decide one after the other, until one of them
+// can decide.
 func (f *family) answer(ctx context.Context, req *request) error {
-	c, r := &req.call, &req.reply
+	call, reply := &req.call, &req.reply
 	switch {
-	case c.Set.Uncounted && !f.decidesUncounted:
-		f.decideUncounted(c, r)
+	case call.Set.Uncounted && !f.decidesUncounted:
+		f.decideUncounted(call, reply)
 		return nil
 	case !f.overRedis: // in memory, or a test's stub
-		return f.backend.Decide(ctx, c, r)
+		return f.backend.Decide(ctx, call, reply)
 	case req.redisErr != nil: // Redis has failed already, in a decision on several keys at once
-		return f.withoutRedis(ctx, req.redisErr, c, r)
-	case f.leasing.spend(c, r):
+		return f.withoutRedis(ctx, req.redisErr, call, reply)
+	case f.leasing.spend(call, reply):
 		return nil
-	case !c.Fresh && f.denials.Repeat(c, r):
+	case !call.Fresh && f.denials.Repeat(call, reply):
 		return nil
 	}
-	stamp := f.denials.Stamp(c.Key)
+	stamp := f.denials.Stamp(call.Key)
 	var err error
 	if f.leasing != nil {
-		err = f.leasing.decide(ctx, c, r) // takes another lease, or asks Redis
+		err = f.leasing.decide(ctx, call, reply) // by a new lease, or by Redis
 	} else {
-		err = f.backend.Decide(ctx, c, r)
+		err = f.backend.Decide(ctx, call, reply)
 	}
 	if err != nil {
-		return f.withoutRedis(ctx, err, c, r)
+		return f.withoutRedis(ctx, err, call, reply)
 	}
-	f.denials.Learn(c, r, stamp)
+	f.denials.Learn(call, reply, stamp)
 	return nil
 }
 
-// decideUncounted decides by limits that count nothing, assuming that the key is not banned.
+// decideUncounted decides by limits that count nothing. It does not check whether the key is banned.
 func (f *family) decideUncounted(c *decision.Call, r *decision.Reply) {
 	r.Set, r.N, r.Source = c.Set, c.N, decision.Memory
 	if f.overRedis {
@@ -146,15 +146,16 @@ func (f *family) decideUncounted(c *decision.Call, r *decision.Reply) {
 	r.Conclude()
 }
 
-// notifyBan notifies the observers if this denial began a ban of the key.
+// notifyBan notifies the observers if the decision on req has begun a ban of its key.
 func (l *Limiter) notifyBan(ctx context.Context, req *request, res *Result) {
 	if req.reply.Ban.Began {
 		l.family.events.emitContained(ctx, req.call.Key, Event{Kind: EventBan, Result: *res, Took: res.RetryAfter})
 	}
 }
 
-// change makes the backend change what it has stored about key. It also forgets what this process
-// knows about the key: denials, leases, and the counts of FailLocal.
+// change changes what is stored about key, by calling do for the backend and for the memory of
+// FailLocal. It also drops the leases and the remembered denials of the key, which the change makes
+// invalid, and wakes a caller that waits for the key.
 func (l *Limiter) change(ctx context.Context, key string, do func(b backend, set *limits.Set) error) error {
 	if err := checkCall(ctx, key, 0); err != nil {
 		return err

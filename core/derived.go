@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// maxDerived bounds how many derived Limiters are remembered. When there are more, all are
-// forgotten, and made again when they are needed.
+// maxDerived bounds how many derived Limiters are remembered. When the bound is reached, all of them are
+// forgotten; With makes a Limiter again when its limits are given again.
 const maxDerived = 100_000
 
 // derived remembers the Limiters that With has returned.
@@ -39,8 +39,8 @@ func (d *derived) get(hash uint64, limits []Limit) *Limiter {
 	return nil
 }
 
-// put remembers l and returns it, unless another call has meanwhile made a Limiter for the same
-// limits: put then returns that one.
+// put remembers l and returns it. If another call of With has just put a Limiter with the same limits,
+// put returns that Limiter instead.
 func (d *derived) put(hash uint64, l *Limiter) *Limiter {
 	d.mu.Lock()
 	defer d.mu.Unlock()

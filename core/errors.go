@@ -27,9 +27,9 @@ var (
 	ErrUnsupported = diagnose.ErrUnsupported
 )
 
-// errNoParts is that of AllowUpTo.
+// errNoParts is the error of AllowUpTo for a Limiter that cannot grant a part of the units.
 var errNoParts = errors.New("redislimit: AllowUpTo cannot grant a part of a place in a LeakyBucket's queue, or of a slot of InFlight: " +
 	"use AllowN or Acquire")
 
-// errNeedsEnd is the error of methods whose Result has no end.
+// errNeedsEnd is the error of methods that return only a Result: the caller could not free the slots.
 var errNeedsEnd = errors.New("redislimit: slots of InFlight are taken until the work ends: use Acquire or AcquireWait")

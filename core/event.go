@@ -115,11 +115,11 @@ type Event struct {
 	Server string
 }
 
-// An observerOption is an observer with or without keys: one of its two functions is nil.
+// An observerOption is an observer, as it was given to Observe or to ObserveKeys.
 type observerOption struct {
-	option string
-	plain  func(ctx context.Context, e Event)
-	keyed  func(ctx context.Context, key string, e Event)
+	option string                                         // "Observe" or "ObserveKeys"
+	plain  func(ctx context.Context, e Event)             // nil for ObserveKeys
+	keyed  func(ctx context.Context, key string, e Event) // nil for Observe
 }
 
 // An emitter passes events to the observers and messages to the logger.
@@ -129,10 +129,10 @@ type emitter struct {
 	logger    *slog.Logger // nil for slog.Default
 
 	panicked atomic.Bool // whether the panic of an observer was logged
-	warned   sync.Map    // messages that are logged once, or at most once per minute
+	warned   sync.Map    // the messages of warnOnce (each with true) and of errorMinutely (each with a *minutely)
 }
 
-// emit passes an event on to the observers. key is empty for an event without a key.
+// emit passes an event to the observers. key is empty for an event without a key.
 func (m *emitter) emit(ctx context.Context, key string, e Event) {
 	e.Limiter = m.limiter
 	for _, o := range m.observers {
@@ -148,8 +148,9 @@ func (o observerOption) observe(ctx context.Context, key string, e Event) {
 	}
 }
 
-// emitContained is like emit, for events that may happen on behalf of somebody else: the panic of
-// an observer is recovered, and does not stop other observers.
+// emitContained is like emit, but recovers the panic of an observer, logs the first such panic, and calls
+// the remaining observers. It is for all events other than EventDecision, EventWait and
+// EventKeyFallback: these other events may happen in the background, or in a call of another Limiter.
 func (m *emitter) emitContained(ctx context.Context, key string, e Event) {
 	e.Limiter = m.limiter
 	for _, o := range m.observers {
@@ -175,15 +176,15 @@ func (m *emitter) logAt(ctx context.Context, level slog.Level, message string, a
 	m.log().Log(ctx, level, message, append(attrs, "limiter", m.limiter)...)
 }
 
-// warnOnce logs a message, unless this limiter has logged the same message before.
+// warnOnce logs a warning, unless it has logged the same message before.
 func (m *emitter) warnOnce(ctx context.Context, message string) {
 	if _, before := m.warned.LoadOrStore(message, true); !before {
 		m.logAt(ctx, slog.LevelWarn, "redislimit: "+message+"; this is logged once")
 	}
 }
 
-// errorMinutely logs an error at most once per minute, whatever clients do. The log line has the
-// number of requests that had this message since it was last logged.
+// errorMinutely logs an error, at most once per minute for each message, so that clients cannot fill the
+// log. The log line has the number of calls of errorMinutely with this message since it was last logged.
 func (m *emitter) errorMinutely(ctx context.Context, message string, err error) {
 	last, _ := m.warned.LoadOrStore(message, new(minutely))
 	if n := last.(*minutely).due(); n > 0 { //nolint:forcetypeassert // no message is logged in two ways
@@ -194,8 +195,8 @@ func (m *emitter) errorMinutely(ctx context.Context, message string, err error) 
 // minutely limits an action to once per minute.
 type minutely struct{ last, count atomic.Int64 }
 
-// due returns 0 if the action may not happen now. Otherwise it returns how many times due was
-// called since the action last happened.
+// due returns 0 if the action must not happen now. Otherwise it returns how many times due was called
+// since the action last happened, including this call.
 func (m *minutely) due() int64 {
 	m.count.Add(1)
 	now, last := time.Now().Unix(), m.last.Load()
@@ -212,13 +213,15 @@ type overload struct {
 	logged minutely
 }
 
-// count counts a call.
+// count counts a call. The first call that is counted is reported a second later, together with all
+// calls that are counted until then. policy is the name of the outage policy.
 func (o *overload) count(m *emitter, policy string) {
 	if o.calls.Add(1) == 1 {
 		time.AfterFunc(time.Second, func() { o.notify(m, policy) })
 	}
 }
 
+// notify reports the calls that were not reported yet.
 func (o *overload) notify(m *emitter, policy string) {
 	ctx, calls := context.Background(), o.calls.Swap(0)
 	m.emitContained(ctx, "", Event{Kind: EventOverload, Cost: calls, Err: redisstore.ErrQueue})

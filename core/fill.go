@@ -8,7 +8,8 @@ import (
 	"github.com/redislimit/redislimit/internal/decision"
 )
 
-// fill sets res to the Result of the Reply r to c. Every Result of a decision is made here.
+// fill sets res to the Result that users see for the Reply r to the Call c. Every decision of a single
+// Limiter gets its Result here.
 func (res *Result) fill(c *decision.Call, r *decision.Reply) {
 	switch {
 	case r.Source == decision.Nobody:
@@ -29,7 +30,7 @@ func (res *Result) fill(c *decision.Call, r *decision.Reply) {
 	}
 }
 
-// fillAnswers sets res from the answer of each limit.
+// fillAnswers sets res from the answers of the limits.
 func (res *Result) fillAnswers(c *decision.Call, r *decision.Reply) {
 	charged := c.Writes() && r.Allowed
 	if len(r.Answers) == 1 {
@@ -46,7 +47,7 @@ func (res *Result) fillAnswers(c *decision.Call, r *decision.Reply) {
 	*res = combine(all, r.Allowed)
 }
 
-// fillOne sets res from the answer of limit i.
+// fillOne sets res from the answer of limit i. charged says whether the units were charged or held.
 func (res *Result) fillOne(r *decision.Reply, i int, charged bool) {
 	set, a := r.Set, &r.Answers[i]
 	out, held := r.Outcome(i, charged)
@@ -65,8 +66,8 @@ func (res *Result) fillOne(r *decision.Reply, i int, charged bool) {
 	res.all = nil
 }
 
-// fillUncounted sets res for limits that count nothing. It describes one limit: of 0 if there is
-// such a limit, or else the Unlimited.
+// fillUncounted sets res for limits that count nothing. The Result describes the first limit of 0. If
+// there is none, it describes the Unlimited limit.
 func (res *Result) fillUncounted(r *decision.Reply) {
 	set := r.Set
 	i := max(0, slices.Index(set.Capacities, 0))
@@ -80,8 +81,9 @@ func (res *Result) fillUncounted(r *decision.Reply) {
 	}
 }
 
-// fillBanned sets res for a key that is banned. The Result reveals only when the ban ends. Its name
-// is that of the limit whose denial began the ban, or else of the first limit.
+// fillBanned sets res for a key that is banned. The Result says when the ban ends, but not how much the
+// key has used. If a denial has just begun the ban, the LimitName is the name of the first limit that
+// denied. If the ban began earlier, the LimitName is the name of the first limit.
 func (res *Result) fillBanned(r *decision.Reply) {
 	set, all, chosen := r.Set, make([]Result, len(r.Set.Limits)), -1
 	left := micros(r.Ban.Until - r.Ban.At)
@@ -100,8 +102,8 @@ func (res *Result) fillBanned(r *decision.Reply) {
 	}
 }
 
-// age changes res, a decision that Redis made at an earlier time, into the reply that Redis would
-// have sent d later. Remaining stays as it was.
+// age changes res, the Result of an earlier decision, into the Result that the same decision would have
+// had d later, except that Remaining stays as it was.
 func (res *Result) age(d time.Duration) {
 	res.ageOne(d)
 	if res.all != nil {
@@ -124,7 +126,7 @@ func (res *Result) ageOne(d time.Duration) {
 // all used for the next d.
 func (res *Result) useUp(d time.Duration) {
 	res.Remaining, res.Delay = 0, 0
-	if res.Window > 0 { // it is not known when slots are free
+	if res.Window > 0 { // slots have no Window, and nobody knows when they become free
 		res.ResetAfter = d
 	}
 	if !res.Allowed && res.RetryAfter != Never {

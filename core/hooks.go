@@ -9,11 +9,11 @@ import (
 	"github.com/redislimit/redislimit/internal/coreaccess"
 )
 
-// An inside is what this module alone can have of the package, by package inside. Each method
-// stands beside the code that it is about.
+// inside implements [coreaccess.Core], which says what its methods do. Other packages of this module call
+// them through package inside. AcquireUpTo and ReserveUpTo are in wait.go.
 type inside struct{}
 
-func init() { //nolint:gochecknoinits // a variable of what refers to core would be an import cycle
+func init() { //nolint:gochecknoinits // coreaccess cannot import core, because core imports coreaccess
 	coreaccess.Registered = coreaccess.Core[Limiter, Permit, Reservation, Result, Option, Limit, Event](inside{})
 }
 
@@ -33,7 +33,8 @@ func (inside) LimitKey(l Limit) string { return l.key() }
 
 func (inside) Simulate(s coreaccess.Simulation) Option { return simulation(s) }
 
-// A simulation is an option that may be given several times.
+// A simulation is the option that Simulate returns. It may be given several times: a field that is set
+// replaces the field of an earlier simulation.
 type simulation coreaccess.Simulation
 
 func (s simulation) apply(c *config) {
@@ -59,7 +60,7 @@ func (inside) Driver(l *Limiter) coreaccess.Driver {
 	}
 }
 
-// NewStub returns a Limiter of package limittest, which has a stub in place of Redis and of memory.
+// NewStub returns a Limiter for package limittest: the stub s is its backend, in place of Redis or memory.
 func (inside) NewStub(name string, opts []Option, s coreaccess.Stub) (*Limiter, error) {
 	c, err := configure(name, []Option{options(opts), anyLimit{}})
 	if err != nil {
@@ -71,7 +72,7 @@ func (inside) NewStub(name string, opts []Option, s coreaccess.Stub) (*Limiter, 
 	return f.limiter(c.limits), nil
 }
 
-// anyLimit is a limit that is hardly ever reached, if no other was given.
+// anyLimit is an option that gives the Limiter a limit if it has none. This limit is hardly ever reached.
 type anyLimit struct{}
 
 func (anyLimit) apply(c *config) {
@@ -91,7 +92,8 @@ func (inside) NeedsEnd(l *Limiter) (slots, queue, units bool) {
 	return l.set.Slots, l.set.Queues, l.set.Units
 }
 
-// WithoutBans returns the Limiter of a middleware that only looks, as DryRun has it, and bans nobody.
+// WithoutBans returns a Limiter that is like l, except that its denials begin no bans. It is for a
+// middleware with DryRun.
 func (inside) WithoutBans(l *Limiter) *Limiter {
 	if len(l.family.bans) == 0 {
 		return l

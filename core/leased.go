@@ -13,15 +13,16 @@ import (
 	"github.com/redislimit/redislimit/internal/redisstore"
 )
 
-// leasing decides with units that this process has leased from Redis. It is nil without the option
-// Lease.
+// leasing decides by spending units that this process has leased from Redis. A Limiter without the
+// option Lease has a nil *leasing.
 type leasing struct {
 	redis   *inRedis
 	all     *lease.Leases
 	timeout time.Duration
 }
 
-// spend decides c with the units of an existing lease. It reports false if it cannot.
+// spend decides c by spending units of the lease that the key has. It returns false if the key has no
+// lease, or if the lease has ended or has too few units.
 func (s *leasing) spend(c *decision.Call, r *decision.Reply) bool {
 	if s == nil || !c.Writes() {
 		return false
@@ -30,8 +31,9 @@ func (s *leasing) spend(c *decision.Call, r *decision.Reply) bool {
 	return hot != nil && s.spendFrom(hot.Lease(), c, r, s.all.Now())
 }
 
-// decide asks Redis. For a key that is asked for often, it first takes a lease, and spends its
-// units.
+// decide decides c after spend has returned false. If the key is hot, that is, if it is decided on
+// often, decide takes a new lease and spends units of the new lease. If this is not possible, Redis
+// decides.
 func (s *leasing) decide(ctx context.Context, c *decision.Call, r *decision.Reply) error {
 	if !c.Writes() {
 		return s.redis.Decide(ctx, c, r)
@@ -65,7 +67,9 @@ func (s *leasing) decide(ctx context.Context, c *decision.Call, r *decision.Repl
 	return nil
 }
 
-// await waits for a lease that is being taken, if that lease has n units to spare.
+// await waits until the lease that is being taken for hot is granted or refused. It returns at once if no
+// lease is being taken, or if other requests have claimed so much of it that n units are not left. It
+// returns an error if ctx ends or one Timeout passes before that.
 func (s *leasing) await(ctx context.Context, hot *lease.HotKey, n int64) error {
 	granted := s.all.Awaited(hot, n)
 	if granted == nil {
@@ -83,7 +87,8 @@ func (s *leasing) await(ctx context.Context, hot *lease.HotKey, n int64) error {
 	}
 }
 
-// spendFrom decides c with the units of le, which may be nil. It reports false if it cannot.
+// spendFrom decides c by spending units of le. It returns false if le is nil, has ended or has too few
+// units.
 func (s *leasing) spendFrom(le *lease.Lease, c *decision.Call, r *decision.Reply, now lease.Instant) bool {
 	before, ok := le.Spend(c.N, c.Op == algorithm.OpReserve, now)
 	if !ok {
@@ -99,7 +104,8 @@ func (s *leasing) spendFrom(le *lease.Lease, c *decision.Call, r *decision.Reply
 	return true
 }
 
-// take asks Redis to hold units of a key for the duration of a lease.
+// take asks Redis to hold units of a key for a lease of the given duration. If Redis does not hold
+// the units, the Grant has no handles. If Redis does not answer or the key is banned, the Grant is zero.
 func (s *leasing) take(ctx context.Context, set *limits.Set, key string, units int64, lasts time.Duration) (g lease.Grant) {
 	handles := make([]algorithm.Handle, len(set.Limits))
 	for i := range handles {
@@ -118,7 +124,8 @@ func (s *leasing) take(ctx context.Context, set *limits.Set, key string, units i
 	return g
 }
 
-// settle settles closed leases within the Timeout. It returns those that may not have been settled.
+// settle asks Redis to settle closed leases, and waits at most one Timeout. It returns the leases that may
+// not have been settled.
 func (s *leasing) settle(all []*lease.Closed) (failed []*lease.Closed) {
 	byStore := make(map[*redisstore.Store][]redisstore.Background)
 	settled := make([]bool, len(all))

@@ -29,11 +29,11 @@ import (
 type Limit struct {
 	kind    *algorithm.Kind
 	rate    Rate
-	burst   int64 // as given, or 0 for the default; for InFlight the number of slots
+	burst   int64 // as given to Burst, or 0 for the default; for InFlight the number of slots
 	aligned bool
 	zone    string        // as given to In; "" means UTC for PerWeek and PerMonth
-	slotTTL time.Duration // for InFlight: as given, or 0 for the default
-	name    string        // as given, or "" for the default
+	slotTTL time.Duration // as given to SlotTTL, or 0 for the default
+	name    string        // as given to LimitName, or "" for the default
 	mistake string        // describes the first wrong option
 }
 
@@ -77,7 +77,7 @@ func (burstOption) bucket() {}
 
 func (n burstOption) set(l *Limit) {
 	switch {
-	case n == 0 && l.isZero(): // the data that has a count of 0 may have a burst of 0
+	case n == 0 && l.isZero(): // data with a count of 0 may also contain a burst of 0
 	case n < 1 || n > maxCount:
 		l.fail(fmt.Sprintf("Burst(%d): allowed is 1 to %d", n, maxCount))
 	case l.burst != 0:
@@ -132,11 +132,11 @@ func (z zoneOption) set(l *Limit) {
 	l.zone = zone
 }
 
-// canonical returns the one value for all Limits that mean the same as l. It is called after the
-// options were applied.
+// canonical returns l in a form that is the same for all Limits with the same meaning, so that they
+// are equal. It is called after the options have been applied.
 func (l Limit) canonical() Limit {
 	if l.calendar() > 0 {
-		l.aligned = false // they all are
+		l.aligned = false // calendar windows are always aligned
 	}
 	if l.rate.unit > 0 && l.zone == "UTC" {
 		l.zone = ""
@@ -252,7 +252,7 @@ func (l Limit) key() string {
 	case l.name == "":
 		return l.formName()
 	case l.kind.Debt && !l.kind.Delays:
-		return l.name + "~bucket" // TokenBucket and GCRA, at any rate: a bucket stores at which rate it drains
+		return l.name + "~bucket" // for every TokenBucket and GCRA: a bucket stores the rate at which it drains
 	case l.kind.Delays:
 		return l.name + "~" + l.kind.Tag
 	}
@@ -344,7 +344,7 @@ func (l Limit) WindowAt(t time.Time) (start, end time.Time, ok bool) {
 }
 
 // numbers returns the numbers that the algorithm computes with. No algorithm can compute with a
-// count of 0. Limits of 0 are never asked to decide, so their numbers are those of a count of 1.
+// count of 0. A limit with a count of 0 never computes anything, so numbers returns those of a count of 1.
 func (l Limit) numbers() algorithm.Numbers {
 	n := algorithm.Numbers{
 		Count: l.rate.count, Period: l.rate.micros(), Burst: l.Capacity(), Aligned: l.aligned, Named: l.name != "",
@@ -358,7 +358,8 @@ func (l Limit) numbers() algorithm.Numbers {
 	return n
 }
 
-// even is a zone for the module's own test suites: calendar windows in it may have any period.
+// even is a name of a zone that only the module's own test suites use. Its calendar windows may have
+// any period.
 const even = "even"
 
 // decidedBy returns the Kind that decides for l.
@@ -380,8 +381,8 @@ func (l Limit) isZero() bool {
 	return l.rate.count == 0
 }
 
-// shared returns the share of l for one of n processes: 1/n of its numbers, but at least one unit.
-// Limits that count nothing are the same in every process.
+// shared returns the limit that each of n processes enforces alone: 1/n of the count and of the capacity
+// of l, but at least one unit. A limit that counts nothing stays as it is.
 func (l Limit) shared(n int64) Limit {
 	if l.kind == unlimited || l.isZero() {
 		return l
@@ -403,21 +404,21 @@ func (l Limit) tooSmallFor(n int64) bool {
 // It is true for Unlimited, because [Limiter.With] may put a limit in its place that holds units.
 func (l Limit) holds() bool { return !l.kind.Slots && !l.kind.Delays }
 
-// check returns what is wrong with l, wherever it is given. Only New refuses a count of 0: see
+// check returns the error of New, With and ParseLimit if l is wrong. New also refuses a count of 0: see
 // checkCount.
 func (l Limit) check() error {
 	switch {
 	case l.kind == nil:
 		return errors.New("make it with FixedWindow, TokenBucket or another algorithm")
 	case l.kind == unlimited:
-		return nil // it has no options
+		return nil // Unlimited has neither a rate nor options
 	case !slices.Contains(algorithm.Kinds, l.kind):
 		return fmt.Errorf("the algorithm %q is not registered: add it to algorithm.Kinds", l.kind.Name)
 	case l.mistake != "":
 		return errors.New(l.mistake)
 	}
 	if l.kind.Slots {
-		return nil // it has no rate
+		return nil // InFlight has no rate
 	}
 	if err := l.rate.check(); err != nil {
 		return err
@@ -431,8 +432,8 @@ func (l Limit) check() error {
 	return nil
 }
 
-// checkCount returns the error of New for a count of 0. A program that has such a limit in its code
-// hardly means to deny everything.
+// checkCount returns the error of New if l has a count of 0. A program with such a limit in its code
+// probably does not mean to deny everything.
 func (l Limit) checkCount() error {
 	const meant = "a limit of 0, which denies everything, is for numbers that come from data: give it to With"
 	switch {

@@ -13,14 +13,14 @@ import (
 
 // A limitWord is an option of a Limit in text form.
 type limitWord struct {
-	name  string                               // ends in "=" if a value follows
+	name  string                               // ends with "=" if a value follows
 	of    func(k *algorithm.Kind) bool         // whether an algorithm takes the option
 	read  func(l *Limit, value string)         // applies the option to l, which records mistakes
-	value func(l Limit) (text string, is bool) // returns the value of the option, and whether l has it
+	value func(l Limit) (text string, is bool) // returns the value of the option in l, and whether l has the option
 }
 
-// limitWords are all options, in the order in which they are written. A value that is not a duration
-// is parsed as 0, which each of the options refuses.
+// limitWords are all options, in the order in which they are written. If the value of slot_ttl is not a
+// duration, it is read as 0, which SlotTTL refuses.
 var limitWords = []limitWord{
 	{
 		"burst=", func(k *algorithm.Kind) bool { return k.Bursts },
@@ -98,8 +98,8 @@ func parseLimit(words []string) (Limit, error) {
 	return l, l.check()
 }
 
-// parseAmount returns the Limit of an algorithm without options: words begin with its rate, or with
-// the number of its slots.
+// parseAmount returns a Limit of the algorithm k, still without options. The first of words is its rate,
+// or for InFlight the number of slots.
 func parseAmount(k *algorithm.Kind, words []string) (Limit, error) {
 	switch {
 	case len(words) == 0 && k.Slots:
@@ -114,8 +114,8 @@ func parseAmount(k *algorithm.Kind, words []string) (Limit, error) {
 	return newLimit(k, r), err
 }
 
-// countIn reads a number of units. A text that is no number is read as -1, which InFlight and Burst
-// refuse.
+// countIn returns the number of units that text says. If text is not a number, countIn returns -1, which
+// InFlight and Burst refuse.
 func countIn(text string) int64 {
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
@@ -124,7 +124,7 @@ func countIn(text string) int64 {
 	return n
 }
 
-// read gives the option of a word to l.
+// read applies the option that word describes to l.
 func (l *Limit) read(word string) error {
 	name, value, found := strings.Cut(word, "=")
 	if found {
@@ -144,8 +144,8 @@ func (l *Limit) read(word string) error {
 	return fmt.Errorf("%s: %s takes %s", plain(word), l.kind.Name, listed(taken, func(w limitWord) string { return w.name }))
 }
 
-// mistakeIn returns what is wrong with the option of a word: what is said of it in Go, as in
-// "Burst(0): allowed is ...", under the word's name.
+// mistakeIn returns the mistake of l as an error, or nil if there is none. The mistake begins with the
+// option in Go, as in "Burst(0): allowed is ...". The error begins with word instead.
 func (l *Limit) mistakeIn(word string) error {
 	if l.mistake == "" {
 		return nil
@@ -154,12 +154,14 @@ func (l *Limit) mistakeIn(word string) error {
 	return fmt.Errorf("%s: %s", plain(word), allowed)
 }
 
-// plain returns a word as an error can show it: short, and what cannot be printed escaped.
+// plain returns word in a form for error messages: shortened, and with escapes for characters that cannot be
+// printed.
 func plain(word string) string {
 	quoted := fmt.Sprintf("%.80q", word)
 	return quoted[1 : len(quoted)-1]
 }
 
+// listed returns the names of all, separated by commas.
 func listed[T any](all []T, name func(T) string) string {
 	names := make([]string, len(all))
 	for i, one := range all {

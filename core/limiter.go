@@ -45,12 +45,12 @@ type family struct {
 	now  func() time.Time
 
 	backend          backend
-	decidesUncounted bool           // the backend also decides about limits that count nothing, because it knows the bans or is a test's stub
-	overRedis        bool           // made by New: the backend is Redis, and the fields below are set
-	denials          *denials.Cache // or nil
-	leases           *lease.Leases  // with Lease; otherwise nil
-	leasing          *leasing       // decides from leases; nil if leases is nil
-	fallback         *inMemory      // with FailLocal; otherwise nil
+	decidesUncounted bool           // the backend also decides by limits that count nothing: it knows the bans, or is a test's stub
+	overRedis        bool           // made by New, so that the backend is Redis
+	denials          *denials.Cache // this and the next four fields are for New alone; nil without the deny cache
+	leases           *lease.Leases  // nil without the option Lease
+	leasing          *leasing       // decides by leases; nil without the option Lease
+	fallback         *inMemory      // nil without FailLocal
 	stores           stores
 
 	events   *emitter
@@ -58,7 +58,7 @@ type family struct {
 	renewer  *hold.Renewer
 	derived  derived
 	overload overload
-	sampling atomic.Bool // a handle without anything to renew is being watched, or was dropped
+	sampling atomic.Bool // an admission that has only units is being watched, or one was dropped without being ended; see keep
 }
 
 // A Keyed is a key together with the Limiter that decides about it. [Limiter.On] returns a Keyed,
@@ -76,7 +76,8 @@ func (l *Limiter) On(key string) Keyed { return Keyed{l, key, 1, 0} }
 // Cost returns k with a cost of its own, which replaces the cost of the call.
 func (k Keyed) Cost(n int64) Keyed { return Keyed{k.limiter, k.key, 0, n} }
 
-// cost returns the cost of k in a call whose cost is n.
+// cost returns the cost of k in a call whose cost is n. If the key was given several times, its costs add
+// up. Each time costs n, unless Keyed.Cost has set another cost.
 func (k Keyed) cost(n int64) int64 {
 	total := k.extra
 	for range k.times {
@@ -125,25 +126,27 @@ func (l *Limiter) Close() error {
 		ErrUnavailable, l.family.name, lost.Units, lost.Keys, l.family.leaseDuration+l.family.leaseDuration/6)
 }
 
-// catchUp makes the renewals that have become due by the option Clock since the last call.
+// catchUp makes the renewals that have become due. It does nothing without the option Clock: a timer then
+// makes them.
 func (l *Limiter) catchUp() {
 	if l.family.clock != nil {
 		l.family.renewer.RenewDue()
 	}
 }
 
-// countsAs reports whether other is l, or was made by another New with the same client, Timeout,
-// prefix and name, and has limits with the same Redis keys. It reports false for two Limiters that
-// With has derived from one New, because they are meant to differ.
+// countsAs reports whether a request that l and other both decide is counted twice: other is l, or it was
+// made by another call of New with the same client, Timeout, prefix and name, and its limits have the
+// same Redis keys. It reports false for two Limiters that With has derived from one Limiter, because they
+// are meant to differ.
 func (l *Limiter) countsAs(other *Limiter) bool {
 	return l == other || l.family != other.family && l.set.Store != nil && other.set.Store != nil &&
 		l.set.Store.SharesKeys(other.set.Store) && slices.Equal(l.set.Keys, other.set.Keys)
 }
 
-// failure returns an error of the store in the form that users see, and counts overloads. It
-// returns the error of ctx if ctx has ended, whatever else went wrong, and otherwise
-// ErrUnavailable. A panic in a hook of the client is a mistake in the program, not an outage, so
-// its error is not ErrUnavailable.
+// failure turns err, an error of the backend, into the error that users see. If ctx has ended, this is
+// the error of ctx, whatever else went wrong. Otherwise it is ErrUnavailable, except after a panic in a
+// hook of the client, which is a mistake in the program and not an outage. If err says that this process
+// is overloaded, failure also counts that.
 func (f *family) failure(ctx context.Context, err error) error {
 	switch {
 	case err == nil:

@@ -10,8 +10,7 @@ import (
 	"github.com/redislimit/redislimit/internal/memory"
 )
 
-// inMemory is the backend in the memory of this process: that of NewMemory, and of FailLocal. It
-// never fails.
+// inMemory is a backend in the memory of this process, for NewMemory and for FailLocal. It never fails.
 type inMemory struct {
 	store  *memory.Store
 	source decision.Source
@@ -19,8 +18,7 @@ type inMemory struct {
 	bans   bool // keys may be banned
 }
 
-// Decide decides by the limits of c, or, as the fallback in an outage, by this process's share of
-// them.
+// Decide decides by the limits of c. For FailLocal, it decides by this process's share of these limits.
 func (s *inMemory) Decide(_ context.Context, c *decision.Call, r *decision.Reply) error {
 	set := c.Set
 	if s.source == decision.Fallback {

@@ -77,13 +77,13 @@ func New(client Client, name string, opts ...Option) (*Limiter, error) {
 			Clock: c.simulated.Wall, Hooks: hooks, OnlyCallers: c.simulated.Leases != nil,
 		})
 	}
-	l := f.limiter(c.limits) // last: another limiter over the client may call the hooks at once
+	l := f.limiter(c.limits) // last, because the hooks may be called from now on: the client may have other limiters
 	l.warnOfMistakes(c)
 	return l, nil
 }
 
-// addressesOf returns the addresses in the options of a client of go-redis. A URL among them is
-// refused: no dialer understands it, and its password would appear in the log of every outage.
+// addressesOf returns the addresses in the options of a client of go-redis. New refuses an address
+// that is a URL: no dialer understands it, and its password would appear in the log of every outage.
 func addressesOf(client Client) []string {
 	switch c := client.(type) {
 	case *redis.Client:
@@ -98,7 +98,7 @@ func addressesOf(client Client) []string {
 
 func isURL(addr string) bool { return strings.Contains(addr, "://") }
 
-// manyOpen is a number of limiters over one client that no service needs.
+// manyOpen is how many open limiters over one client cause a warning. No service needs that many.
 const manyOpen = 1000
 
 // warnOfMistakes logs configurations that are allowed but are probably mistakes.
@@ -214,13 +214,13 @@ func newFamily(name string, c *config) *family {
 	if holdsClock == nil {
 		holdsClock = f.now
 	}
-	// Timers run by the clock of the process: by another clock, callers have to renew.
+	// Timers run by the clock of the process. If another clock says what is due, only callers renew.
 	onlyCallers := c.clock != nil || c.simulated.Leases != nil
 	f.renewer = hold.NewRenewer(f.holdEvents(), holdsClock, onlyCallers)
 	return f
 }
 
-// limiter returns the Limiter of the family that decides by limits.
+// limiter returns a new Limiter of the family that decides by the configured limits.
 func (f *family) limiter(configured []Limit) *Limiter {
 	l := &Limiter{family: f, configured: configured, set: newSet(f.name, configured, f.holdDuration)}
 	switch f.backend.(type) {
@@ -238,13 +238,13 @@ func (f *family) limiter(configured []Limit) *Limiter {
 	return l
 }
 
-// newSet returns the limits in the form in which they decide. hold is the value given to Hold, or
-// 0. Unlimited limits are left out. If all limits are Unlimited, the Set has one of them, in the
-// form of a fixed window that is never charged, so that a store can look up the ban of a key as
-// with any other limit.
-func newSet(limiter string, asked []Limit, hold time.Duration) *limits.Set {
-	all := make([]limits.Config, 0, len(asked))
-	for _, l := range asked {
+// newSet returns the configured limits in the form in which they decide. hold is the value given to
+// Hold, or 0. Unlimited limits are left out. If all limits are Unlimited, the Set contains one of
+// them, in the form of a fixed window that is never charged: so a store can look up the ban of a key
+// as it does for any other limit.
+func newSet(limiter string, configured []Limit, hold time.Duration) *limits.Set {
+	all := make([]limits.Config, 0, len(configured))
+	for _, l := range configured {
 		if l.kind == unlimited {
 			continue
 		}
@@ -255,7 +255,7 @@ func newSet(limiter string, asked []Limit, hold time.Duration) *limits.Set {
 		all = append(all, one)
 	}
 	if len(all) == 0 {
-		name := unlimited.Name // no limit has it as its key: these end with a period, or with the name of an algorithm
+		name := unlimited.Name // Limit.key returns this for no other limit
 		all = append(all, limits.Config{Kind: algorithm.FixedWindow, Numbers: FixedWindow(PerMinute(1)).numbers(), Name: name, Key: name, Unlimited: true})
 	}
 	return limits.New(limiter, all)

@@ -18,7 +18,7 @@ import (
 // several times.
 type Option interface{ apply(c *config) }
 
-// config has the values that the options of a Limiter set.
+// config contains the values that the options of a Limiter set.
 type config struct {
 	clock         func() time.Time      // nil for the clock of the process
 	simulated     coreaccess.Simulation // for tests
@@ -29,14 +29,14 @@ type config struct {
 	processes     int
 	timeout       time.Duration
 	holdDuration  time.Duration  // 0 for each limit's default
-	leaseDuration time.Duration  // 0 for none
-	bans          algorithm.Bans // nil without Ban; empty for Block alone
+	leaseDuration time.Duration  // 0 without leases
+	bans          algorithm.Bans // nil without the option Ban; empty if Ban has no times
 	denyCache     int            // how many denials are remembered
 	maxBatch      int
 	observers     []observerOption
 	logger        *slog.Logger
 
-	given   map[string]string // the text of each setting, by the name of what it sets
+	given   map[string]string // the text of each setting that was given, by its field sets
 	mistake error             // the first wrong option
 }
 
@@ -75,7 +75,7 @@ func (s setting) apply(c *config) {
 	s.set(c)
 }
 
-// within returns an Option whose value must be from least to most.
+// within returns the Option called name, whose value v must be from least to most.
 func within[T int | time.Duration](name string, v, least, most T, set func(c *config)) Option {
 	return setting{name, fmt.Sprintf("%s(%v)", name, v), v >= least && v <= most, fmt.Sprintf("allowed is %v to %v", least, most), set}
 }
@@ -291,7 +291,7 @@ func (p outagePolicy) String() string {
 	return [...]string{"FailLocal", "FailOpen", "FailClosed"}[p]
 }
 
-// configure applies and checks the options of the Limiter called name.
+// configure applies the options of the Limiter called name, and checks them.
 func configure(name string, opts []Option) (*config, error) {
 	c := &config{
 		prefix: defaultPrefix, entries: defaultEntries, denyCache: defaultDenied, maxBatch: defaultMaxBatch,
@@ -318,7 +318,7 @@ func configure(name string, opts []Option) (*config, error) {
 	return c, nil
 }
 
-// checkEffects refuses options that have no effect on the limits.
+// checkEffects refuses options that have no effect, because of the limits or because of another option.
 func (c *config) checkEffects() {
 	if c.processes > 1 && c.policy != failLocal {
 		c.failf("%s: an option of FailLocal, not of %v", c.given["Processes"], c.policy)
@@ -331,7 +331,7 @@ func (c *config) checkEffects() {
 	}
 }
 
-// forRedis checks the options of a Limiter of New, and refuses those that only NewMemory takes.
+// forRedis returns an error for options that New does not accept, although NewMemory does.
 func (c *config) forRedis(name string) error {
 	switch {
 	case c.clock != nil:
@@ -344,7 +344,7 @@ func (c *config) forRedis(name string) error {
 	return fmt.Errorf("redislimit: limiter %q: %w", name, c.mistake)
 }
 
-// checkLimits checks the limits of a Limiter, whose lease is 0 if it has none.
+// checkLimits checks the limits of a Limiter. lease is the value given to Lease, or 0.
 func checkLimits(limits []Limit, lease time.Duration) error {
 	if len(limits) == 0 {
 		return errors.New("no limit given: pass at least one, as in TokenBucket(PerMinute(100))")
@@ -358,7 +358,7 @@ func checkLimits(limits []Limit, lease time.Duration) error {
 			return fmt.Errorf("limit %v: %w", l, err)
 		}
 		if l.kind == unlimited {
-			continue // it needs no name of its own: beside others it has no Result
+			continue // several may be Unlimited, although they have the same name: they have no Results
 		}
 		if other, taken := first[l.Name()]; taken {
 			return fmt.Errorf("limits %v and %v are both called %q, and Results could not tell them apart: give one of them another LimitName",

@@ -40,25 +40,25 @@ func (f *family) withoutRedis(ctx context.Context, err error, c *decision.Call, 
 	switch {
 	case f.policy == failLocal:
 		return f.fallback.Decide(ctx, c, r)
-	case c.Set.Uncounted && c.Set.Exceeded(c.N) > 0: // whether the key is banned or not
+	case c.Set.Uncounted && c.Set.Exceeded(c.N) > 0: // denied by a limit of 0, whether the key is banned or not
 		f.decideUncounted(c, r)
 		return nil
 	case f.policy == failClosed:
 		return err
 	default:
-		r.Allowed, r.Set = true, c.Set // and Source is Nobody
+		r.Allowed, r.Set = true, c.Set // the Source stays Nobody
 		return nil
 	}
 }
 
-// hooks returns the functions that report what happens in Redis to the observers and the log.
+// hooks returns the functions that report the events of the store to the observers and the log.
 func (f *family) hooks() *redisstore.Hooks {
 	var refused, panicked minutely
 	return &redisstore.Hooks{
 		ScriptLoaded: func(ctx context.Context) { f.events.emitContained(ctx, "", Event{Kind: EventScriptLoad}) },
 		CallFailed: func(ctx context.Context, err error, notServer bool) {
 			level, message := slog.LevelDebug, "redislimit: a call to redis failed"
-			if notServer && refused.due() > 0 { // the server answers, so nothing else is logged about this
+			if notServer && refused.due() > 0 { // the error begins no outage, so nothing else is logged at this level
 				level, message = slog.LevelWarn, "redislimit: redis answers, but refused a call"
 			}
 			f.events.logAt(ctx, level, message, "error", err)
@@ -73,8 +73,8 @@ func (f *family) hooks() *redisstore.Hooks {
 	}
 }
 
-// serverChanged emits the events of a change of a server's health. It also logs the change, unless
-// another limiter over the same client does.
+// serverChanged emits the events of a change in the health of a server. It also logs the change if c.Log
+// is set.
 func (f *family) serverChanged(ctx context.Context, c health.Change) {
 	log := func(level slog.Level, message string, more ...any) {
 		if c.Log {
@@ -104,9 +104,9 @@ func (f *family) serverChanged(ctx context.Context, c health.Change) {
 }
 
 // share returns this process's share of the limits, which the fallback enforces.
-func (f *family) share(asked []Limit) []Limit {
-	shared := make([]Limit, len(asked))
-	for i, limit := range asked {
+func (f *family) share(configured []Limit) []Limit {
+	shared := make([]Limit, len(configured))
+	for i, limit := range configured {
 		shared[i] = limit.shared(int64(f.processes))
 	}
 	return shared

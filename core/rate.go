@@ -124,7 +124,8 @@ func (r Rate) check() error {
 	return nil
 }
 
-// forgottenUnit returns a hint for a period of a few nanoseconds, which is a number without a unit.
+// forgottenUnit returns a hint for a period of less than a microsecond: the program has probably forgotten
+// to multiply a number by a unit. For any other period the hint is empty.
 func forgottenUnit(period time.Duration) string {
 	if period < 1 || period >= time.Microsecond {
 		return ""
@@ -148,7 +149,7 @@ var periodUnits = []struct {
 	{"ns", time.Nanosecond},
 }
 
-// periodWords are other words for a period.
+// periodWords are further words that ParseRate accepts as a period.
 var periodWords = map[string]time.Duration{
 	"sec": time.Second, "second": time.Second, "min": time.Minute, "minute": time.Minute, "hour": time.Hour, "day": day,
 	"week": 7 * day, "month": 31 * day,

@@ -14,23 +14,23 @@ import (
 	"github.com/redislimit/redislimit/internal/redisstore"
 )
 
-// A backend decides and stores the state of keys: in Redis or in memory. The backend of a test's
-// stub stores nothing.
+// A backend stores the state of keys, in Redis or in memory, and decides. The backend of a test's stub
+// stores nothing.
 type backend interface {
 	// Decide fills r, which is empty, with the reply to c. After an error r is still empty.
 	Decide(ctx context.Context, c *decision.Call, r *decision.Reply) error
 	hold.Keeper
 	// Reset forgets what was charged to key.
 	Reset(ctx context.Context, set *limits.Set, key string) error
-	// Block bans key for the given number of microseconds. If atLeast is set, a ban that ends later
-	// stays as it is. A duration of 0 ends the ban.
+	// Block bans key for the given number of microseconds, or ends its ban if that is 0. If atLeast is
+	// set, a ban that already ends later stays as it is.
 	Block(ctx context.Context, set *limits.Set, key string, lasts int64, atLeast bool) error
 }
 
-// inRedis is the backend in Redis.
+// inRedis is the backend in Redis. now is the clock of this process, for holds.
 type inRedis struct{ now func() time.Time }
 
-// Decide asks Redis.
+// Decide makes Redis decide.
 func (s *inRedis) Decide(ctx context.Context, c *decision.Call, r *decision.Reply) error {
 	h := c.NewHold(c.Set, s.now)
 	call := redisstore.NewCall(c.Set.Redis, c.Key, c.Request(c.Set, h))
@@ -43,7 +43,7 @@ func (s *inRedis) Decide(ctx context.Context, c *decision.Call, r *decision.Repl
 	return nil
 }
 
-// takeReply fills r with the reply of Redis to a call.
+// takeReply fills r with the reply of Redis to call.
 func takeReply(r *decision.Reply, set *limits.Set, call *redisstore.Call) {
 	r.Set, r.N, r.Answers, r.Ban, r.Source = set, call.N, call.Answers, call.Ban(), decision.Redis
 	r.Conclude()
@@ -57,7 +57,7 @@ func (s *inRedis) End(ctx context.Context, e hold.Ending) error {
 	return e.Set.Store.End(ctx, redisstore.NewCall(e.Set.Redis, e.Key, endingOperation(e)), e.Freed)
 }
 
-// Renew renews holds, in as few round trips as there are stores.
+// Renew renews holds. The renewals of each Store are sent together, so that they may share round trips.
 func (s *inRedis) Renew(all []*hold.Renewal) {
 	byStore := make(map[*redisstore.Store][]redisstore.Background, 1)
 	for _, r := range all {
@@ -87,7 +87,7 @@ func endingOperation(e hold.Ending) algorithm.Operation {
 	return algorithm.Operation{Op: e.Op, N: e.N, Actual: e.Actual, Handles: e.Handles}
 }
 
-// stores are the Stores of a Limiter and of the Limiters derived from it by With.
+// stores contains the Stores of a Limiter and of the Limiters derived from it by With.
 type stores struct {
 	open func(*redisstore.Limits) *redisstore.Store
 
@@ -95,8 +95,8 @@ type stores struct {
 	byScripts map[string]*redisstore.Store
 }
 
-// of returns the Store for the algorithms of a set. Sets of the same algorithms share one Store,
-// and with it scripts and round trips.
+// of returns the Store for a Set. Sets of the same algorithms share a Store, and therefore scripts and
+// round trips.
 func (s *stores) of(set *limits.Set) *redisstore.Store {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -9,18 +9,18 @@ import (
 	"github.com/redislimit/redislimit/internal/decision"
 )
 
-// A request is a decision in the making: the Call of a user, and the Reply to it. Backends get
-// pointers to both through an interface, so Go allocates them on the heap. The pool reuses them.
+// A request is a decision that is being made: a Call, and the Reply to it. Backends get pointers to both
+// through an interface, so Go allocates them on the heap. A pool of requests saves these allocations.
 type request struct {
 	call     decision.Call
 	reply    decision.Reply
-	redisErr error      // why Redis has already failed to decide this call, or nil
-	multi    *multiCall // the call about several keys of which this is one, or nil
+	redisErr error      // why Redis has already failed to decide on the keys of multi at once, or nil
+	multi    *multiCall // the decision on several keys to which this request belongs, or nil
 }
 
 var requests = sync.Pool{New: func() any { return new(request) }}
 
-// newRequest returns a request about n units of key. The caller recycles it.
+// newRequest returns a request for n units of key. The caller must recycle it.
 func (l *Limiter) newRequest(key string, n int64, op algorithm.Op) *request {
 	req := requests.Get().(*request) //nolint:forcetypeassert // the pool has no others
 	c := &req.call
@@ -28,17 +28,18 @@ func (l *Limiter) newRequest(key string, n int64, op algorithm.Op) *request {
 	return req
 }
 
-// recycle returns req to the pool. Nothing may refer to its call or reply afterwards: whoever keeps
-// a Reply for longer copies it with CopyTo.
+// recycle returns req to the pool. Afterwards, nothing must refer to its call or its reply. Code that
+// needs the Reply for longer must copy it with CopyTo.
 func (req *request) recycle() {
 	*req = request{}
 	requests.Put(req)
 }
 
-// check returns the error of a request that cannot be decided.
+// check returns an error if req cannot be decided; see checkCall.
 func (req *request) check(ctx context.Context) error { return checkCall(ctx, req.call.Key, req.call.N) }
 
-// checkCall returns the error of a call about n units of key that cannot be decided.
+// checkCall returns the error of a call that must not be sent: its cost n or its key is not allowed, or ctx
+// has already ended.
 func checkCall(ctx context.Context, key string, n int64) error {
 	switch {
 	case n < 0:

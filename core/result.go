@@ -31,7 +31,7 @@ type Result struct {
 	Banned bool
 	// Source says where the decision was made.
 	Source Source
-	held   bool // denied because of slots, or of units that are only held, which may become free at any time
+	held   bool // denied by slots or by units that are only held: both may become free at any time
 	// Limit is the capacity of the described limit in units, or [math.MaxInt64] if all limits are
 	// [Unlimited].
 	Limit int64
@@ -59,7 +59,7 @@ type Result struct {
 	// LimitName is the name of the described limit; see [Limit.Name].
 	LimitName string
 
-	all *[]Result // of several limits
+	all *[]Result // the Result of each limit, if there are several; otherwise nil
 }
 
 // Unlimited reports whether all limits of r are [Unlimited]. Limit and Remaining are then
@@ -154,7 +154,7 @@ func compareShares(a, b Result) int {
 	return cmp.Compare(alo, blo)
 }
 
-// remaining returns the number of units that remain of the limit with the fewest.
+// remaining returns how many units remain in the limit that has the fewest left.
 func (r *Result) remaining() int64 {
 	least := r.Remaining
 	if r.all != nil {
@@ -165,7 +165,8 @@ func (r *Result) remaining() int64 {
 	return least
 }
 
-// combine returns the one Result that describes several limits.
+// combine returns the one Result that describes several limits. all has the Results of these limits, and
+// allowed says whether all of them admit.
 func combine(all []Result, allowed bool) Result {
 	chosen := 0
 	var delay time.Duration

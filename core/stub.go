@@ -15,7 +15,7 @@ import (
 // stubbed is the backend of package limittest, whose answers a test chooses.
 type stubbed struct {
 	stub coreaccess.Stub
-	name string // of the limiter
+	name string // the name of the limiter
 	now  func() time.Time
 }
 
@@ -37,7 +37,7 @@ func (s *stubbed) Decide(_ context.Context, c *decision.Call, r *decision.Reply)
 		answers[i].Admits = answers[i].Admits && retryAfter <= 0
 	}
 	if r.Conclude(); retryAfter > 0 && c.N > 0 {
-		r.Allowed = false // of Unlimited, too
+		r.Allowed = false // also if the limits are Unlimited
 	}
 	if h := c.NewHold(c.Set, s.now); h != nil && r.Allowed {
 		h.Keeper, r.Hold = s, h
@@ -45,7 +45,8 @@ func (s *stubbed) Decide(_ context.Context, c *decision.Call, r *decision.Reply)
 	return nil
 }
 
-// methodOf returns the name of the method of Limiter that made a call.
+// methodOf returns the name by which the stub knows c: the name of the method of Limiter that makes such
+// calls.
 func methodOf(c *decision.Call) string {
 	switch {
 	case c.Op == algorithm.OpEvaluate:

@@ -8,8 +8,8 @@ import (
 	"github.com/redislimit/redislimit/internal/algorithm"
 )
 
-// maxParts is how many times AllowUpTo asks for the remaining units while others take units at the
-// same time.
+// maxParts bounds how many times AllowUpTo tries to charge the remaining units. A try fails if other callers
+// have taken some of these units in the meantime.
 const maxParts = 4
 
 // AllowUpTo charges up to n units, as many as remain, and returns how many it charged. It suits a
@@ -52,10 +52,10 @@ func (l *Limiter) AllowUpTo(ctx context.Context, key string, n int64) (granted i
 	return granted, res, err
 }
 
-// grant charges up to n units, and sets res.
+// grant charges up to n units, sets res, and returns how many units it has charged.
 func (l *Limiter) grant(ctx context.Context, key string, n int64, res *Result) (granted int64, err error) {
 	capacity := slices.Min(l.set.Capacities)
-	units := min(n, max(1, capacity)) // ask a limit of 0 for one unit, which it denies
+	units := min(n, max(1, capacity)) // a limit of 0 is asked for one unit, and denies it
 	for part := 0; ; part++ {
 		if err := l.decidePart(ctx, key, units, algorithm.OpCharge, res); err != nil {
 			*res = Result{}
@@ -67,7 +67,7 @@ func (l *Limiter) grant(ctx context.Context, key string, n int64, res *Result) (
 		}
 		remaining := res.remaining()
 		if res.Banned || part == 0 && remaining <= 0 {
-			return 0, nil // RetryAfter is about all units
+			return 0, nil // RetryAfter is already that of all the units
 		}
 		if part == maxParts || remaining <= 0 {
 			break

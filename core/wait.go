@@ -49,7 +49,7 @@ func (l *Limiter) WaitN(ctx context.Context, key string, n int64) (res Result, e
 		return Result{}, err
 	}
 	err = l.waitForTurn(ctx, req, line.Caller{}, func() (*Result, error) {
-		res = Result{} // after an error, nobody must see the denial before it
+		res = Result{} // after an error, observers must not see an earlier denial
 		err := l.allow(ctx, req, &res)
 		return &res, err
 	})
@@ -83,7 +83,7 @@ func (l *Limiter) ReserveWait(ctx context.Context, key string, n int64) (*Reserv
 	return (*Reservation)(a), err
 }
 
-// newWaiting returns the request of a caller that waits until it is admitted.
+// newWaiting returns a request whose caller waits until it is admitted.
 func (l *Limiter) newWaiting(key string, n int64, op algorithm.Op) *request {
 	req := l.newRequest(key, n, op)
 	req.call.Waits = true
@@ -106,8 +106,8 @@ func (l *Limiter) acquireWait(ctx context.Context, req *request) (*admission, er
 	return r, nil
 }
 
-// acquireUnbanned acquires the units of req when its turn comes, and then waits for the Delay. If
-// the key is banned meanwhile, acquireUnbanned gives its place back and waits again.
+// acquireUnbanned acquires the units of req when its turn comes, and then waits for the Delay. If the
+// key is banned at the end of the Delay, acquireUnbanned gives the units back and starts again.
 func (l *Limiter) acquireUnbanned(ctx context.Context, req *request) (*admission, error) {
 	for {
 		r, err := l.acquireInTurn(ctx, ctx, req, line.Caller{})
@@ -116,21 +116,21 @@ func (l *Limiter) acquireUnbanned(ctx context.Context, req *request) (*admission
 			err = sleep(ctx, r.Delay)
 		}
 		if err != nil {
-			_ = r.cancel(ctx) // the caller does not go on, so its units are free for others
+			_ = r.cancel(ctx) // the caller gets an error, so other callers may have the units
 			return nil, err
 		}
 		if r.Delay == 0 || l.family.bans == nil {
 			return r, nil
 		}
 		if res, err := l.Peek(ctx, req.call.Key); err != nil || !res.Banned {
-			return r, nil //nolint:nilerr // it was admitted, and nothing is known of a ban
+			return r, nil //nolint:nilerr // the units are admitted; an error only means that a ban is not known
 		}
 		_ = r.cancel(ctx)
 	}
 }
 
-// beginWait refuses a call that can never be admitted. Otherwise it returns the time at which the
-// wait begins, for the observers.
+// beginWait returns an error if req is invalid or can never be admitted. Otherwise begun is the time at
+// which the wait begins. It is the zero Time if there are no observers, because only they need it.
 func (l *Limiter) beginWait(ctx context.Context, req *request) (begun time.Time, err error) {
 	if err := req.check(ctx); err != nil {
 		return begun, err
@@ -160,9 +160,9 @@ func (l *Limiter) endWait(ctx context.Context, req *request, begun time.Time, re
 }
 
 // acquireInTurn acquires the units of req when its turn comes. ctx bounds the wait, and deciding is
-// the context of each decision.
-func (l *Limiter) acquireInTurn(ctx, deciding context.Context, req *request, p line.Caller) (r *admission, err error) {
-	err = l.waitForTurn(ctx, req, p, func() (*Result, error) {
+// the context of each decision. See waitForTurn for caller.
+func (l *Limiter) acquireInTurn(ctx, deciding context.Context, req *request, caller line.Caller) (r *admission, err error) {
+	err = l.waitForTurn(ctx, req, caller, func() (*Result, error) {
 		var err error
 		if r, err = l.acquire(deciding, req); err != nil {
 			return nil, err
@@ -175,11 +175,11 @@ func (l *Limiter) acquireInTurn(ctx, deciding context.Context, req *request, p l
 	return r, nil
 }
 
-// A refusal is the error of a caller that would have to wait for too long, or that is one too many.
+// A refusal is the error of a caller whose wait would be too long, or that came when too many were waiting.
 type refusal = line.RefusalError
 
-// denialOf describes to the line why its callers have to wait. The units of a bucket (Drains)
-// become free one by one, and the units of a window all at once.
+// denialOf returns res, the denial of req, in the form from which a line computes how long its callers
+// have to wait. The units of a bucket (Drains) become free one by one, those of a window all at once.
 func denialOf(req *request, res *Result) *line.Denial {
 	set, d := req.call.Set, &line.Denial{At: time.Now(), RetryAfter: res.RetryAfter, Held: res.held}
 	req.reply.CopyTo(&d.Reply)
@@ -189,17 +189,18 @@ func denialOf(req *request, res *Result) *line.Denial {
 	return d
 }
 
-// waitForTurn waits until it is the turn of the caller in the line of its key, and then calls
-// decide until decide admits it.
-func (l *Limiter) waitForTurn(ctx context.Context, req *request, p line.Caller, decide func() (*Result, error)) error {
-	if l.set.Uncounted { // callers that wait for units are not in its way
+// waitForTurn puts the caller into the line of its key, and waits until it is the caller's turn. It then
+// calls decide again and again, until decide admits the caller. req.reply is empty before each call.
+// The given caller has only Until and Most; waitForTurn sets its other fields.
+func (l *Limiter) waitForTurn(ctx context.Context, req *request, caller line.Caller, decide func() (*Result, error)) error {
+	if l.set.Uncounted { // the caller needs no units, so it may overtake callers that wait for some
 		req.reply = decision.Reply{}
 		if res, err := decide(); err != nil || res.Allowed {
 			return err
 		}
 	}
-	p.Key, p.Units, p.BanOnly = req.call.Key, req.call.N, l.set.Uncounted
-	return l.family.lines.Wait(ctx, p, l.warnIfLong, func() (*line.Denial, int64, error) {
+	caller.Key, caller.Units, caller.BanOnly = req.call.Key, req.call.N, l.set.Uncounted
+	return l.family.lines.Wait(ctx, caller, l.warnIfLong, func() (*line.Denial, int64, error) {
 		req.reply = decision.Reply{}
 		res, err := decide()
 		switch {
@@ -212,10 +213,10 @@ func (l *Limiter) waitForTurn(ctx context.Context, req *request, p line.Caller, 
 	})
 }
 
-// longWait is a wait that is probably a mistake.
+// longWait is the shortest wait that is probably a mistake.
 const longWait = 24 * time.Hour
 
-// warnIfLong logs a warning if a caller without a deadline waits for a long time d.
+// warnIfLong logs a warning if a caller without a deadline is about to wait for longer than longWait.
 func (l *Limiter) warnIfLong(ctx context.Context, d time.Duration) {
 	if _, bounded := ctx.Deadline(); d > longWait && !bounded {
 		l.family.events.warnOnce(ctx, "a call waits for more than a day, because its context has no deadline: "+
@@ -233,13 +234,13 @@ func (inside) ReserveUpTo(ctx context.Context, l *Limiter, w coreaccess.Waiting,
 	return (*Reservation)(a), err
 }
 
-// waitUpTo decides a request that may wait up to w.UpTo for its admission, and sets res. It waits
-// behind the callers that wait already.
+// waitUpTo decides a request that may wait up to w.UpTo to be admitted, and sets res. The request waits
+// behind the callers that already wait for the same key.
 func (l *Limiter) waitUpTo(ctx context.Context, w coreaccess.Waiting, op algorithm.Op, res *Result) (*admission, error) {
 	req := l.newWaiting(w.Key, w.N, op)
 	defer req.recycle()
 	began := time.Now()
-	p := line.Caller{Until: began.Add(w.UpTo), Most: w.Most}
+	caller := line.Caller{Until: began.Add(w.UpTo), Most: w.Most}
 	if req.call.N == 0 || l.set.Exceeded(req.call.N) > 0 {
 		req.call.Waits = false // waiting would change nothing
 		return l.decideOnce(ctx, req, res)
@@ -256,8 +257,8 @@ func (l *Limiter) waitUpTo(ctx context.Context, w coreaccess.Waiting, op algorit
 	if err := req.check(ctx); err != nil {
 		return nil, err
 	}
-	// The decisions do not end with the context. If the client has left, their charges are taken back.
-	r, err := l.acquireInTurn(ctx, context.WithoutCancel(ctx), req, p)
+	// A decision goes on after ctx has ended. If it then admits the request, the adapter cancels the admission.
+	r, err := l.acquireInTurn(ctx, context.WithoutCancel(ctx), req, caller)
 	refused := (*refusal)(nil)
 	if *res = (Result{}); err == nil {
 		*res = r.Result
@@ -271,8 +272,8 @@ func (l *Limiter) waitUpTo(ctx context.Context, w coreaccess.Waiting, op algorit
 	return r, err
 }
 
-// decideOnce decides req without waiting, and sets res. It returns an admission only if there is
-// something to end.
+// decideOnce decides req without waiting, and sets res. It returns an admission only if the caller may
+// have to end one: for a reservation, and for slots.
 func (l *Limiter) decideOnce(ctx context.Context, req *request, res *Result) (*admission, error) {
 	if req.call.Op == algorithm.OpCharge && !l.set.Slots {
 		return nil, l.allow(ctx, req, res)
@@ -284,9 +285,11 @@ func (l *Limiter) decideOnce(ctx context.Context, req *request, res *Result) (*a
 	return r, err
 }
 
-// turnAway sets res for a caller that the line has refused: to the last denial of the line, if that
-// was by the same limits. With bans, a caller that has not waited is decided on once more, so that a
-// denial may begin a ban; that decision may also admit it.
+// turnAway sets res to a denial for a caller that must not wait, or that has waited for too long. res is
+// the last denial in the line, if the same limits have denied. Otherwise it describes the current state of
+// the key. If the Limiter has bans, turnAway decides once more on a caller that has not waited, because
+// its denial may have to begin a ban. That decision may also admit the caller: turnAway then returns the
+// admission, as decideOnce does. While Redis does not answer, FailOpen may admit the caller as well.
 func (l *Limiter) turnAway(ctx context.Context, req *request, refused *refusal, took time.Duration, res *Result) (r *admission, err error) {
 	last := refused.Last
 	*res, req.reply = Result{}, decision.Reply{}
@@ -295,7 +298,7 @@ func (l *Limiter) turnAway(ctx context.Context, req *request, refused *refusal, 
 		req.call.Waits = false
 		return l.decideOnce(ctx, req, res)
 	case last != nil && (last.Reply.Set == l.set || last.Reply.Set == l.set.Fallback):
-		last.Reply.CopyTo(&req.reply) // other callers may get the same denial
+		last.Reply.CopyTo(&req.reply) // a copy, because several callers may get this denial
 		req.reply.Age += time.Since(last.At)
 		res.fill(&req.call, &req.reply)
 	default:
@@ -310,7 +313,8 @@ func (l *Limiter) turnAway(ctx context.Context, req *request, refused *refusal, 
 	return r, nil
 }
 
-// sleep waits for d. If the deadline of ctx comes earlier, it returns an error at once.
+// sleep waits for d. It returns the error of ctx if ctx ends first. If the deadline of ctx comes before the
+// end of d, sleep does not wait, and returns a refusal.
 func sleep(ctx context.Context, d time.Duration) error {
 	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < d {
 		return &refusal{Wait: d}

@@ -263,6 +263,7 @@ func HeaderPrefix(prefix string) AnswerOption {
 	return settings.NewAnswerOption("HeaderPrefix", func(s *settings.Settings) { s.Headers.Names = settings.NewNames(prefix) })
 }
 
+// prefixes matches what HeaderPrefix accepts, except for the length and for "grpc-".
 var prefixes = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9-]*-$`)
 
 // NoHeaders omits all headers about the limit, including Retry-After. It cannot be combined with
@@ -296,7 +297,7 @@ func ResetInSeconds() AnswerOption {
 // [core.Result] stays exact, and so does X-RateLimit-Reset, which says when the whole limit is
 // available again.
 func RetryJitter(share float64) AnswerOption {
-	if !(share > 0 && share <= 1) { // NaN, too
+	if !(share > 0 && share <= 1) { // this also refuses NaN
 		panic(fmt.Sprintf("guard: RetryJitter(%v): allowed is above 0 to 1, such as 0.2 for up to a fifth later", share))
 	}
 	return settings.NewAnswerOption("RetryJitter", func(s *settings.Settings) { s.Headers.Jitter = share })

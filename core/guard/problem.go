@@ -16,8 +16,8 @@ const ProblemType = "application/problem+json"
 // no text for it.
 const statusClientGone = 499
 
-// A problem is the JSON of problem details (RFC 9457), with the extension members of a denied
-// request.
+// A problem is the body that Problem returns: problem details (RFC 9457), with extension members about a
+// denied request.
 type problem struct {
 	Type   string `json:"type"`
 	Title  string `json:"title"`
@@ -61,7 +61,8 @@ func Problem(status int, err error) []byte {
 	return append(body, '\n')
 }
 
-// extend adds the members about a denial. The caller replaces RetryAfter if the header differs.
+// extend adds the members about the denial res. The caller must replace RetryAfter if the header
+// Retry-After has another value.
 func (p *problem) extend(res *core.Result) {
 	if !res.Unlimited() {
 		for each := range res.All() {

@@ -1,6 +1,6 @@
 // Package coreaccess defines what package core does only for other packages of this module: adapters, admin,
-// limittest, suites and tools. They call it through package inside, which binds the type parameters to the
-// types of core.
+// limittest, suites and tools. These packages use package inside, which binds the type parameters of Core to
+// the types of package core.
 package coreaccess
 
 import (
@@ -10,8 +10,9 @@ import (
 	"github.com/redislimit/redislimit/internal/algorithm"
 )
 
-// A Core is package core as the rest of this module sees it. The type parameters are core's types of the
-// same names, which this package cannot name because core imports it.
+// A Core has the functions of package core that only other packages of this module may call. The type
+// parameters are the types of core with the same names: this package cannot name them, because core imports
+// it.
 type Core[Limiter, Permit, Reservation, Result, Option, Limit, Event any] interface {
 	// NewLimit returns a limit of a registered algorithm, even if core has no constructor for it.
 	NewLimit(k *algorithm.Kind, count int64, period time.Duration, s LimitSettings) Limit
@@ -19,43 +20,50 @@ type Core[Limiter, Permit, Reservation, Result, Option, Limit, Event any] interf
 	LimitKey(l Limit) string
 	// Simulate returns an option for tests.
 	Simulate(s Simulation) Option
-	// Driver returns functions by which a test does what a limiter's timers do.
+	// Driver returns functions with which a test does what a limiter's timers do otherwise.
 	Driver(l *Limiter) Driver
-	// NewStub returns a limiter called name, for which s answers.
+	// NewStub returns a limiter called name for which s answers, in place of Redis.
 	NewStub(name string, opts []Option, s Stub) (*Limiter, error)
 	// Stub returns the Stub that answers for a limiter, or nil.
 	Stub(l *Limiter) Stub
 
-	// NeedsEnd reports whether a limiter has limits of these kinds: with slots, which stay taken until the
-	// work ends; with a queue, in which a place may be given back; and with units, of which more or fewer
-	// may be charged when the work ends.
+	// NeedsEnd reports what kinds of limits a limiter has:
+	//
+	//	slots  a limit has slots, which stay taken until the work ends
+	//	queue  a limit has a queue, in which a place may be given back
+	//	units  a limit can charge more or fewer units when the work ends
 	NeedsEnd(l *Limiter) (slots, queue, units bool)
 	// WithoutBans returns a limiter that decides like l, but whose denials do not ban.
 	WithoutBans(l *Limiter) *Limiter
-	// AcquireUpTo decides a request that may wait, and sets res. The Permit is nil if there is nothing to
-	// end.
+	// AcquireUpTo decides a request that may wait, and sets res. It returns a nil Permit if there is
+	// nothing to end.
 	AcquireUpTo(ctx context.Context, l *Limiter, w Waiting, res *Result) (*Permit, error)
-	// ReserveUpTo is AcquireUpTo for a request whose true cost is known only later.
+	// ReserveUpTo is like AcquireUpTo, for a request whose true cost is known only when its work is done.
 	ReserveUpTo(ctx context.Context, l *Limiter, w Waiting, res *Result) (*Reservation, error)
-	// SettleLater is like Reservation.Settle, but may return before Redis has replied.
+	// SettleLater is like Reservation.Settle, but may return before Redis has replied. If actual is
+	// Canceled, it is like Reservation.Cancel instead.
 	SettleLater(ctx context.Context, r *Reservation, actual int64) error
-	// Emit notifies the observers of a limiter of an adapter's Event, and sets the Event's limiter name.
+	// Emit passes an Event of an adapter to the observers of l, with the name of l as its Limiter.
 	Emit(ctx context.Context, l *Limiter, e Event)
-	// CountsAs reports whether two limiters share their counts.
+	// CountsAs reports whether a request that l and other both decide is counted twice: they are one
+	// limiter, or two that were made separately and share their counts. It reports false for different
+	// limiters that With has derived from one limiter.
 	CountsAs(l, other *Limiter) bool
-	// WarnOnce logs a warning. The limiter, and those that share its state, log each message once.
+	// WarnOnce logs a warning, unless l has logged the same message before, or a limiter that With has
+	// derived from the same one.
 	WarnOnce(ctx context.Context, l *Limiter, message string)
-	// ErrorMinutely logs an error at most once per minute for each message, with the number of requests
-	// that had an error with this message.
+	// ErrorMinutely logs an error, at most once per minute for each message. It also logs for how many
+	// requests it was called with this message since the message was last logged.
 	ErrorMinutely(ctx context.Context, l *Limiter, message string, err error)
 
 	// Inspect returns what package admin shows of a limiter.
 	Inspect(l *Limiter) Inspection
-	// HeldOf returns how many units are held for a key, by the name of each limit that holds any. It may
-	// call Redis.
+	// HeldOf returns how many units of a key are held, by the name of each limit. The map is empty for a
+	// stub, and for limits that count nothing. HeldOf may call Redis.
 	HeldOf(ctx context.Context, l *Limiter, key string) (map[string]int64, error)
-	// Held returns until when each limit holds units for a Permit or a Reservation, one of which is nil,
-	// and how many units were charged or reserved. expiries is empty if nothing is held.
+	// Held returns how many units a Permit or a Reservation (the other must be nil) was admitted for, and
+	// for each limit the field B of its handle. For held units, B is when they expire. If there is nothing
+	// to end, expiries is empty.
 	Held(p *Permit, r *Reservation) (expiries []int64, n int64)
 	// Scripts returns the scripts of a limiter that uses Redis: for a single call, for a batch, and for a
 	// batch of calls by limits with different numbers.
@@ -72,25 +80,26 @@ type LimitSettings struct {
 	Name    string
 }
 
-// A Simulation runs a Limiter by the clocks of a test, so that one test can have several processes
-// whose clocks differ. A field that is nil or 0 leaves the Limiter as it is. If several Simulations
-// are given, each field is that of the last one that sets it.
+// A Simulation makes a Limiter use the clocks of a test, so that a test can simulate several processes
+// whose clocks differ. A field that is nil or 0 changes nothing. If several Simulations are given, the
+// last one that sets a field decides about that field.
 type Simulation struct {
 	// Wall is the wall clock of the process, by which a Limiter over Redis finds calendar windows.
 	Wall func() time.Time
-	// Holds is the clock of the process by which held units and slots are renewed and expire.
+	// Holds is the clock by which the process renews held units and slots, and notices that they have
+	// expired.
 	Holds func() time.Time
-	// Leases are the clocks by which leases end. With them, nothing happens in the background:
-	// nothing is renewed or closed until the test calls the functions of Driver, and what the
-	// Limiter otherwise sends at the same time is sent one after the other.
+	// Leases are the clocks by which leases end. If it is set, nothing happens in the background:
+	// nothing is renewed or closed until the test calls the functions of Driver. Calls that the
+	// Limiter would otherwise send at the same time are sent one after the other.
 	Leases func() (wall, mono time.Duration)
-	// HotDecisions is how many decisions on a key make it hot, and LeaseShare the share of the
-	// remaining units that a lease takes (3 means a third).
+	// HotDecisions is how many decisions on a key make it hot. LeaseShare is the share of the
+	// remaining units that a lease may take: 3 means a third.
 	HotDecisions, LeaseShare int64
 }
 
-// A Driver has what a Limiter does in the background, for tests that do it themselves, and shows
-// the leases.
+// A Driver has functions that do at once what a Limiter otherwise does in the background, and functions
+// that show its leases.
 type Driver struct {
 	// Renew renews at once everything that the limiter keeps from expiring.
 	Renew func()
@@ -102,12 +111,13 @@ type Driver struct {
 	Latest func(key string) any
 }
 
-// Canceled is the cost that makes SettleLater cancel. It differs from a cost of 0 if several keys were
-// reserved together: keys with a cost of their own (see core.Keyed.Cost) are charged by a settlement of 0,
-// but not by a cancellation.
+// Canceled is the cost that makes SettleLater cancel. The difference from a cost of 0 matters if several
+// keys were reserved together: a settlement of 0 still charges the keys that have a cost of their own (see
+// core.Keyed.Cost), but a cancellation charges no key.
 const Canceled = -1
 
-// An Inspection is the part of what package admin shows of a *core.Limiter that only admin needs.
+// An Inspection contains what package admin shows about a *core.Limiter, in addition to what the exported
+// methods of the Limiter return.
 type Inspection struct {
 	Policy  string // the outage policy; empty for a limiter without Redis
 	Bans    bool   // whether the limiter has the option Ban
@@ -122,16 +132,16 @@ type ServerState struct {
 	Cause error // why the server is not up
 }
 
-// A Waiting describes a request that may wait.
+// A Waiting describes a request that may wait to be admitted.
 type Waiting struct {
 	Key  string
 	N    int64
 	UpTo time.Duration // how long the request may wait
-	Most int           // how many requests may wait at a time
+	Most int           // how many requests may wait for the limiter at a time
 }
 
-// A WrongLimitError is the error of core.Limiter.With, and of core.AllowAll if limits cannot decide
-// together.
+// A WrongLimitError is the error of core.Limiter.With for limits that are not allowed, and of core.AllowAll
+// and similar functions for limits that cannot decide together.
 type WrongLimitError struct{ Err error }
 
 func (e *WrongLimitError) Error() string { return e.Err.Error() }

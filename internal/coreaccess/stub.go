@@ -4,7 +4,9 @@ import "time"
 
 // A Stub answers for a core.Limiter in place of Redis.
 type Stub interface {
-	// Call answers a call of a method that decides about a key or changes what is charged to it. cost is in
-	// units. A positive retryAfter makes a decision deny. An error makes the limiter unavailable.
+	// Call answers a call of the limiter. method is "AllowN", "Acquire", "Reserve", "Peek" or "Reset", or
+	// "Settle" if a Permit or a Reservation ends. cost is a number of units. If the method decides, a
+	// positive retryAfter denies every cost above 0. If err is not nil, the method returns
+	// core.ErrUnavailable.
 	Call(method, key string, cost int64) (retryAfter time.Duration, err error)
 }

@@ -1,6 +1,6 @@
-// Package decision has the two values of which every decision consists: a Call is the question, and a Reply
-// is the answer. Leases, the deny cache, Redis, memory and the stub of a test each answer a Call by filling
-// a Reply. Package core turns the Reply into the Result that users see.
+// Package decision defines the two values of every decision: a Call is the question, and a Reply is the
+// answer. Leases, the deny cache, Redis, memory and the stub of a test all answer a Call in the same way: they
+// fill a Reply. Package core turns the Reply into the Result that users see.
 package decision
 
 import (
@@ -13,13 +13,13 @@ import (
 	"github.com/redislimit/redislimit/internal/limits"
 )
 
-// A Call asks for units of one key.
+// A Call asks whether units of one key are admitted.
 type Call struct {
 	Set   *limits.Set // the limits to decide by
 	Key   string
-	N     int64        // the units that are asked for
+	N     int64        // how many units
 	Op    algorithm.Op // OpEvaluate, OpCharge or OpReserve
-	Ends  bool         // the caller will end what is admitted, and needs a Hold in the Reply for that
+	Ends  bool         // the caller will end what is admitted, and needs a Hold in the Reply to do so
 	Bans  bool         // a denial may ban the key
 	Fresh bool         // a remembered denial must not answer the Call
 
@@ -28,29 +28,31 @@ type Call struct {
 	Waits bool
 }
 
-// Spends reports whether the caller means to use units. Peek and a cost of 0 do not.
+// Spends reports whether the caller uses units if the Call is admitted. That is not so for Peek and for a
+// cost of 0.
 func (c *Call) Spends() bool { return c.Op != algorithm.OpEvaluate && c.N > 0 }
 
-// Writes reports whether an admission charges or holds something.
+// Writes reports whether units are charged or held if the Call is admitted.
 func (c *Call) Writes() bool { return c.Spends() && !c.Set.Uncounted }
 
-// Request returns the Call in the form that the stores take, for a decision by set. If h is not nil, the
-// store writes the handles that end the hold into h.
+// Request returns the Call as an operation of a store, for a decision by the limits of set. If h is not nil,
+// the store writes the handles of what it charges or holds into h.
 func (c *Call) Request(set *limits.Set, h *hold.Hold) algorithm.Operation {
-	asked := algorithm.Operation{Op: algorithm.OpEvaluate, N: c.N}
+	operation := algorithm.Operation{Op: algorithm.OpEvaluate, N: c.N}
 	if !c.Writes() {
-		return asked
+		return operation
 	}
-	asked.Op = c.Op
-	asked.Bans = c.Bans && !c.Waits && set.Exceeded(c.N) == 0 // a cost that can never be admitted does not ban the key
+	operation.Op = c.Op
+	operation.Bans = c.Bans && !c.Waits && set.Exceeded(c.N) == 0 // a cost that can never be admitted does not ban the key
 	if h != nil {
-		asked.Handles = h.Handles()
+		operation.Handles = h.Handles()
 	}
-	return asked
+	return operation
 }
 
-// NewHold returns the Hold of a Call that is about to be decided, or nil if there is nothing that the
-// caller could end. A reservation of 0 units has a Hold as well, because its settlement may charge units.
+// NewHold returns the Hold of a Call that is about to be decided by the limits of set, or nil if there will
+// be nothing that the caller could end. A reservation of 0 units has a Hold as well, because its settlement
+// may charge units.
 func (c *Call) NewHold(set *limits.Set, now func() time.Time) *hold.Hold {
 	if !c.Ends || set.Uncounted || !c.Writes() && c.Op != algorithm.OpReserve {
 		return nil
@@ -76,18 +78,19 @@ const (
 type Reply struct {
 	Allowed bool
 	Set     *limits.Set        // the limits that have decided; during an outage they are this process's share of the Call's limits
-	N       int64              // the units that Answers are about; fewer than the Call's if a remembered denial answers it
+	N       int64              // how many units Answers are about; may be fewer than the Call's if this is a remembered denial
 	Answers []algorithm.Answer // one for each limit of Set
 	Ban     algorithm.Ban      // the ban of the key, or zero; if the ban began before this Call, Answers mean nothing
 	Hold    *hold.Hold         // what the caller must end, or nil
 	Source  Source
-	Age     time.Duration // how long ago Answers were given
-	UsedUp  time.Duration // set by the stub of a test: how long all units stay used
+	Age     time.Duration // how old Answers are, if they are the answers of an earlier call
+	UsedUp  time.Duration // set by the stub of a test: for how long all units stay used
 
-	inline [1]algorithm.Answer // saves an allocation, as most limiters have one limit
+	inline [1]algorithm.Answer // backs Answers if there is one limit, which saves an allocation
 }
 
-// Room makes Answers a slice with one element for each limit of Set, for a store to fill.
+// Room sets Answers to a slice with one element for each limit of Set, and returns this slice. A store fills
+// it.
 func (r *Reply) Room() []algorithm.Answer {
 	if r.Answers = r.inline[:]; len(r.Set.Limits) > 1 {
 		r.Answers = make([]algorithm.Answer, len(r.Set.Limits))
@@ -106,8 +109,9 @@ func (r *Reply) CopyTo(kept *Reply) {
 	}
 }
 
-// Conclude sets Allowed from the Answers and the Ban. A cost of 0 is admitted even if a limit is overdrawn
-// because its numbers were lowered. Limits that count nothing are judged without Answers.
+// Conclude sets Allowed, which is false during a ban, or if a limit does not admit. Every limit admits a cost
+// of 0, even a limit that is overdrawn because its numbers were lowered. For limits that count nothing,
+// Conclude looks at their capacities instead of at Answers.
 func (r *Reply) Conclude() {
 	r.Allowed = r.Ban.Until == 0
 	if r.Set.Uncounted {
@@ -121,24 +125,25 @@ func (r *Reply) Conclude() {
 	}
 }
 
-// Outcome returns the state of limit i after the decision. charged says whether the Call's units were
-// charged or held. held reports whether slots or held units caused the limit to deny: they may be given
-// back at any time.
+// Outcome returns the state of limit i after the decision. charged says whether the decision charged or held
+// units. held reports whether the limit denies, and either has slots or would admit without the held units:
+// slots and held units may be given back at any time.
 func (r *Reply) Outcome(i int, charged bool) (out algorithm.Outcome, held bool) {
-	m, a, admits := &r.Set.Limits[i], &r.Answers[i], r.Answers[i].Admits
-	held = !admits && m.Slots
-	if a.Held == 0 {
-		return m.Outcome(a.Observation, r.N, admits, charged), held
+	limit, answer, admits := &r.Set.Limits[i], &r.Answers[i], r.Answers[i].Admits
+	held = !admits && limit.Slots
+	if answer.Held == 0 {
+		return limit.Outcome(answer.Observation, r.N, admits, charged), held
 	}
-	out = m.Outcome(m.WithHeld(a.Observation, r.N, a.Held), r.N, admits, charged)
-	if !admits && m.Outcome(a.Observation, 0, false, false).Remaining >= r.N {
-		out.RetryAfter = min(out.RetryAfter, algorithm.HeldRetry) // everything that is held may be given back
+	out = limit.Outcome(limit.WithHeld(answer.Observation, r.N, answer.Held), r.N, admits, charged)
+	if !admits && limit.Outcome(answer.Observation, 0, false, false).Remaining >= r.N {
+		out.RetryAfter = min(out.RetryAfter, algorithm.HeldRetry) // without the held units, the limit would admit
 		held = true
 	}
 	return out, held
 }
 
-// Remaining returns how many units remain of the limit that has the fewest. It returns 0 during a ban.
+// Remaining returns how many units remain in the limit that has the fewest left. charged is as for Outcome.
+// Remaining returns 0 during a ban.
 func (r *Reply) Remaining(charged bool) int64 {
 	if r.Ban.Until > 0 {
 		return 0

@@ -7,9 +7,9 @@ import (
 	"github.com/redislimit/redislimit/internal/coreaccess"
 )
 
-// Core is package core. Its methods form four groups: limits, clocks and stubs for tests; what adapters
-// need for deciding, waiting, settling and logging; what admin shows; and the scripts, for tools. To add a
-// method, add it to coreaccess.Core and to core's type inside.
-var Core = coreaccess.Registered.(known) //nolint:forcetypeassert // core checks it
+// Core has the functions of package core that only this module may call. Some make limits, clocks and stubs
+// for tests. Others are for adapters, for package admin or for tools. To add a function, add it to the
+// interface coreaccess.Core and to core's type inside.
+var Core = coreaccess.Registered.(known) //nolint:forcetypeassert // core has assigned a value of this type
 
 type known = coreaccess.Core[core.Limiter, core.Permit, core.Reservation, core.Result, core.Option, core.Limit, core.Event]

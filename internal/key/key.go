@@ -1,5 +1,5 @@
-// Package key has the rules for the parts of a Redis key: which names a program may choose, and in which
-// form a user's key is stored.
+// Package key contains the rules for the parts of a Redis key: which names and prefixes a program may choose,
+// and in which form a user's key is stored.
 package key
 
 import (
@@ -7,7 +7,7 @@ import (
 	"encoding/base64"
 )
 
-// MaxName is the longest name or prefix, in bytes.
+// MaxName is the length of the longest name or prefix, in bytes.
 const MaxName = 64
 
 // ValidName reports whether s can be the name of a limiter or a limit: 1 to MaxName letters, digits and
@@ -43,8 +43,8 @@ const maxPlain = 64
 
 // Encode returns the form in which a user's key is stored between the braces of a Redis key. A short key of
 // plain characters is stored unchanged, so that operators can read it. Any other key is replaced by "~" and
-// its SHA-256. An encoded key therefore is short, differs from the encoded form of every other key, and
-// cannot contain the closing brace, by which a client could choose its hash slot.
+// its SHA-256. Encoded keys are short, and different keys have different encoded forms. An encoded key cannot
+// contain a closing brace: with a brace in its key, a client could choose the hash slot of the Redis key.
 func Encode(key string) string {
 	if plain(key) {
 		return key
@@ -53,8 +53,8 @@ func Encode(key string) string {
 	return "~" + base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
-// Local is like Encode, but for keys that do not leave this process: a short key is kept unchanged whatever
-// its characters, unless it begins with "~". key must not be empty.
+// Local is like Encode, but for keys that do not leave this process. It returns every short key unchanged,
+// whatever characters the key contains, unless the key begins with "~". key must not be empty.
 func Local(key string) string {
 	if len(key) <= maxPlain && key[0] != '~' {
 		return key

@@ -1,5 +1,5 @@
-// Package limits compiles the limits of a limiter into the form that decisions use, before any request
-// comes.
+// Package limits compiles the limits of a limiter into the form in which they decide. This happens once, when
+// the limiter is made.
 package limits
 
 import (
@@ -15,18 +15,18 @@ import (
 type Config struct {
 	Kind         *algorithm.Kind
 	Numbers      algorithm.Numbers
-	Name         string        // in Results
+	Name         string        // the name that Results show
 	Key          string        // the end of the limit's Redis key
 	HoldDuration time.Duration // how long its units are held; 0 for the default
 
-	// Unlimited makes the limit admit everything, and Zero makes it deny every cost except 0. Neither
-	// counts anything; Kind and Numbers only give a store a form in which it can be asked whether the key
-	// is banned.
+	// Unlimited makes the limit admit everything, and Zero makes it deny every cost except 0. A limit with
+	// one of them counts nothing. Its Kind and Numbers are only there because a store must have some limit
+	// to look up whether a key is banned.
 	Unlimited, Zero bool
 }
 
-// A Set is the limits of one limiter, in their order. Limits, Names, Keys, Capacities and Windows have one
-// element for each limit.
+// A Set contains the limits of one limiter, in the order in which they were given. Limits, Names, Keys,
+// Capacities and Windows have one element for each limit.
 type Set struct {
 	Limiter    string // the limiter's name
 	Limits     []algorithm.Limit
@@ -35,11 +35,11 @@ type Set struct {
 	Capacities []int64
 	Windows    []time.Duration
 
-	// Scripts has the names of the algorithms. Sets with equal Scripts share scripts and batches.
+	// Scripts contains the names of the algorithms. Sets with equal Scripts share scripts and batches.
 	Scripts string
 
-	// Uncounted says that Capacities alone decide, because one limit admits everything or because at least
-	// one limit admits nothing. Nothing is charged, and a store is asked only whether the key is banned.
+	// Uncounted says that Capacities alone decide, because a limit is Unlimited (it is then the only one), or
+	// because a limit is Zero. Nothing is charged. A store is called only to learn whether the key is banned.
 	Uncounted bool
 
 	Slots        bool          // whether a limit is InFlight
@@ -54,16 +54,16 @@ type Set struct {
 	Fallback *Set               // the limits that FailLocal decides by, or nil
 }
 
-// New returns the Set of a limiter's limits. It does not set Server, Store, Memory and Fallback.
+// New returns the Set of the limits of a limiter. It does not set Redis, Store, Memory and Fallback.
 func New(limiter string, limits []Config) *Set {
 	s := &Set{Limiter: limiter}
 	for _, l := range limits {
-		e := l.Kind.New(l.Numbers)
-		m := algorithm.Limit{Kind: l.Kind, Evaluator: e, HoldDuration: l.HoldDuration.Microseconds()}
+		evaluator := l.Kind.New(l.Numbers)
+		limit := algorithm.Limit{Kind: l.Kind, Evaluator: evaluator, HoldDuration: l.HoldDuration.Microseconds()}
 		if l.HoldDuration == 0 {
-			m.HoldDuration = algorithm.DefaultHold(e)
+			limit.HoldDuration = algorithm.DefaultHold(evaluator)
 		}
-		held := micros(m.HoldDuration)
+		held := micros(limit.HoldDuration)
 		if l.Kind.Slots && (!s.Slots || held < s.SlotTTL) {
 			s.Slots, s.SlotTTL = true, held
 		}
@@ -73,14 +73,14 @@ func New(limiter string, limits []Config) *Set {
 		s.Queues = s.Queues || l.Kind.Delays
 		s.Units = s.Units || !l.Kind.Delays && !l.Kind.Slots
 		s.Scripts += l.Kind.Name + " "
-		capacity, window := e.Capacity()
+		capacity, window := evaluator.Capacity()
 		switch {
 		case l.Unlimited:
 			capacity, window, s.Uncounted = math.MaxInt64, 0, true
 		case l.Zero:
 			capacity, s.Uncounted = 0, true
 		}
-		s.Limits, s.Names, s.Keys = append(s.Limits, m), append(s.Names, l.Name), append(s.Keys, l.Key)
+		s.Limits, s.Names, s.Keys = append(s.Limits, limit), append(s.Names, l.Name), append(s.Keys, l.Key)
 		s.Capacities, s.Windows = append(s.Capacities, capacity), append(s.Windows, micros(window))
 	}
 	return s
@@ -97,12 +97,12 @@ func (s *Set) Exceeded(n int64) int {
 	return count
 }
 
-// maxDenied bounds what DeniedFor returns.
+// maxDenied is the longest time that DeniedFor returns.
 const maxDenied = time.Hour
 
-// DeniedFor returns how long a denial of n units may be repeated: n units are denied for at least this
-// time, whatever is given back meanwhile. It returns 0 if slots deny them, because a slot may become free
-// at any time.
+// DeniedFor returns how long a denial of n units with these answers may be repeated. For at least this time,
+// n units would be denied again, even if all held units were given back at once. DeniedFor returns 0 if a
+// limit with slots denies, because a slot may become free at any time.
 func (s *Set) DeniedFor(answers []algorithm.Answer, n int64) time.Duration {
 	if s.Uncounted {
 		return maxDenied

@@ -3,15 +3,15 @@
 //
 // An [Adapter] makes the [Guard] of a middleware. The middleware passes each request to
 // [Guard.Check] and follows the [Verdict] that Check returns. Check takes the key from the request,
-// asks the limiter, sets the headers, and waits for the Delay of a leaky bucket. If
-// [Guard.NeedsFinish] says so, the middleware calls [Guard.Finish] when the response has ended. If
-// a handler calls a limiter itself, it passes the decision to an [Answerer], and the adapter
+// lets the limiter decide, sets the headers, and waits for the Delay of a leaky bucket. If
+// [Guard.NeedsFinish] returns true, the middleware calls [Guard.Finish] when the response has ended.
+// If a handler calls a limiter itself, it passes the decision to an [Answerer], and the adapter
 // follows the Verdict of the Answerer in the same way.
 //
 //	adapter.go        Adapter: the options, key functions and Guards of one framework
 //	guard.go          Check: the decision
 //	answer.go         how a decision is answered; Answerer: for handlers that call a limiter themselves
-//	and.go            limiters that decide together
+//	also_limit.go     limiters that decide together
 //	finish.go         Finish: charges and frees when the response ends
 //	state.go          RequestState: shared by the middlewares of one request
 //	header.go, ietf.go, lines.go   headers
@@ -43,9 +43,10 @@ type Adapter[N, H any] string
 // maxWaiting is the default of [guard.MaxWaiting].
 const maxWaiting = 1000
 
-// New returns the Guard of a middleware that limits requests by key, and the handlers among opts.
-// It panics if lim, key or an option is nil, if an option is invalid, or if an option belongs to
-// another adapter: a program with such a mistake must not run with an unlimited route.
+// New returns the Guard of a middleware that limits requests by key, and the handlers that opts
+// contain. It panics if lim, key or an option is nil, if an option is given twice, does not fit the
+// limiter or another option, or belongs to another adapter. A program with such a mistake must not
+// start, because a route might be unlimited.
 func (a Adapter[N, H]) New(lim *core.Limiter, key keyfunc.Func, opts ...guard.Option) (*Guard, Handlers[H]) {
 	settings.MustLimit(lim, key)
 	s := settings.Settings{Headers: defaultHeaders(), MaxWaiting: maxWaiting}
@@ -71,16 +72,16 @@ func (a Adapter[N, H]) New(lim *core.Limiter, key keyfunc.Func, opts ...guard.Op
 	return g, handlers
 }
 
-// NewAnswerer returns an Answerer, and the handlers among opts. It panics if an option is nil, is
-// invalid, or belongs to another adapter.
+// NewAnswerer returns an Answerer, and the handlers that opts contain. It panics if an option is nil,
+// is given twice, does not fit another option, or belongs to another adapter.
 func (a Adapter[N, H]) NewAnswerer(opts ...guard.AnswerOption) (*Answerer, Handlers[H]) {
 	s := settings.Settings{Headers: defaultHeaders()}
 	settings.Apply(&s, opts)
 	return &Answerer{headers: headers(s.Headers)}, a.check(&s)
 }
 
-// check returns the handlers among the options. It panics if an option has no effect because of
-// another one, or belongs to another adapter.
+// check returns the handlers that the options contain. It panics if the options do not fit together,
+// as Settings.Check says, or if a handler belongs to another adapter.
 func (a Adapter[N, H]) check(s *settings.Settings) Handlers[H] {
 	s.Check(xRateLimit)
 	a.mustBeOwn("OnDenied", s.OnDenied)
@@ -88,7 +89,7 @@ func (a Adapter[N, H]) check(s *settings.Settings) Handlers[H] {
 	return Handlers[H]{s.OnDenied, s.OnError}
 }
 
-// mustBeOwn panics if handler, which was given to option, is not of this framework's type H.
+// mustBeOwn panics if handler, which was given to option, is neither nil nor of this framework's type H.
 func (a Adapter[N, H]) mustBeOwn(option string, handler any) {
 	if _, ok := handler.(H); !ok && handler != nil {
 		panic(fmt.Sprintf("%s: %s has a %T, want a %v: use %s.%s", a, option, handler, reflect.TypeFor[H](), a, option))
@@ -110,7 +111,8 @@ func (a Adapter[N, H]) OnError(h H) guard.AnswerOption {
 }
 
 // CountIf returns the option CountIf of an adapter whose requests end with codes of their own, as
-// in gRPC. count receives [Verdict.Code], while [guard.CountIf] still judges the HTTP status.
+// in gRPC. Its function receives [Verdict.Code]. The function of [guard.CountIf] receives the HTTP
+// status instead.
 func (a Adapter[N, H]) CountIf(count func(code int) bool) guard.Option {
 	settings.MustFunc(count == nil, "CountIf", "reports which code counts")
 	return settings.NewOption("CountIf", func(s *settings.Settings) {
@@ -118,8 +120,9 @@ func (a Adapter[N, H]) CountIf(count func(code int) bool) guard.Option {
 	})
 }
 
-// Key returns the adapter's key function Key, which takes the key from the framework's own request.
-// The key function panics at the first request if the middleware belongs to another adapter.
+// Key returns the key function of the adapter's function Key: it calls f with the framework's own
+// request. If the key function is given to a middleware of another adapter, it panics at the first
+// request.
 func (a Adapter[N, H]) Key(f func(N) (string, error)) keyfunc.Func {
 	settings.MustFunc(f == nil, "Key", "takes the key from a request")
 	return func(r keyfunc.Request) (string, error) { return f(a.native(r)) }
@@ -151,8 +154,9 @@ func isNil(handler any) bool {
 // Handlers contains the handlers that were given to OnDenied and OnError, if any.
 type Handlers[H any] struct{ denied, failed any }
 
-// For returns the handler that answers a request with the Verdict v. It returns false if the user
-// has given none; the adapter then writes its default answer.
+// For returns the handler that answers a request with the Verdict v: for a denial, the handler of
+// OnDenied, and otherwise that of OnError. It returns false if the user has given no such handler;
+// the adapter then writes its default answer.
 func (h Handlers[H]) For(v Verdict) (H, bool) {
 	chosen := h.failed
 	if v.Status == http.StatusTooManyRequests {
@@ -169,8 +173,8 @@ type Header interface {
 	Del(name string)
 }
 
-// A BytesHeader is a Header that copies the values that it is given, as the headers of fasthttp do.
-// It saves the Guard the allocation of a string for each value.
+// A BytesHeader is a Header that stores a copy of each value, as the headers of fasthttp do. With it,
+// the Guard need not allocate a string for each value.
 type BytesHeader interface {
 	Header
 	SetBytes(name string, value []byte)

@@ -8,8 +8,8 @@ import (
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
-// addAlsoLimits makes a Guard for each AlsoLimit, which finds the key and the cost of a request for
-// that limiter.
+// addAlsoLimits makes a Guard for each AlsoLimit. Such a Guard finds the limiter, the key and the cost of
+// a request. addAlsoLimits panics if limiters are to decide together and one has a LeakyBucket.
 func (g *Guard) addAlsoLimits() {
 	for _, m := range g.settings.AlsoLimits {
 		g.alsoLimits = append(g.alsoLimits, &Guard{limiter: m.Limiter, key: m.Key, peer: g.peer, settings: m.Settings})
@@ -26,9 +26,9 @@ func (g *Guard) addAlsoLimits() {
 }
 
 // decideTogether makes the limiter of the middleware and the limiters of AlsoLimit decide together, and
-// records the outcome in v. WaitUpTo never applies here, because the settings refuse it. decideTogether
-// returns false if v already has its Status: a key function failed, or the limits cannot decide
-// together.
+// records the outcome in v. It does not wait, because WaitUpTo and AlsoLimit cannot be combined. It
+// returns false if v already has its Status, because a key function or LimiterFor has failed, or because
+// the limits cannot decide together.
 func (g *Guard) decideTogether(r keyfunc.Request, key string, v *Verdict) bool {
 	keys, ok := g.keysOf(r, key, v)
 	if !ok {
@@ -46,12 +46,12 @@ func (g *Guard) decideTogether(r keyfunc.Request, key string, v *Verdict) bool {
 	return v.Err == nil || !g.isWrong(ctx, v, v.Err)
 }
 
-// keysOf returns the keys of r for all limiters. key is the key for the limiter of the middleware.
-// If keysOf returns false, a key function or LimiterFor failed, and v has its Status.
+// keysOf returns the keys of r for all limiters. key is the key for the limiter of the middleware. If a
+// key function or LimiterFor fails, keysOf sets the Status of v and returns false.
 func (g *Guard) keysOf(r keyfunc.Request, key string, v *Verdict) (keys []core.Keyed, ok bool) {
-	own := v.limiter
-	keys = append(make([]core.Keyed, 0, 1+len(g.alsoLimits)), g.decider(own).On(key))
-	v.slots, _, _ = inside.Core.NeedsEnd(own)
+	first := v.limiter
+	keys = append(make([]core.Keyed, 0, 1+len(g.alsoLimits)), g.decider(first).On(key))
+	v.slots, _, _ = inside.Core.NeedsEnd(first)
 	for _, m := range g.alsoLimits {
 		v.limiter = m.limiter
 		v.state.limiter.Store(m.limiter) // the key function logs to the logger of this limiter
@@ -67,7 +67,7 @@ func (g *Guard) keysOf(r keyfunc.Request, key string, v *Verdict) (keys []core.K
 		}
 		keys = append(keys, k)
 	}
-	v.limiter = own
-	v.state.limiter.Store(own)
+	v.limiter = first
+	v.state.limiter.Store(first)
 	return keys, true
 }

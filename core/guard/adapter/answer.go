@@ -15,8 +15,8 @@ import (
 	"github.com/redislimit/redislimit/internal/coreaccess"
 )
 
-// complete adds two things to v, whose Status is known: the random number for its Retry-After, and
-// the error of a denial.
+// complete adds two things to v: the random number for its Retry-After and, if v is a denial, its error.
+// The Status of v must be known.
 func (o headers) complete(v *Verdict) {
 	if o.Jitter > 0 {
 		v.draw = rand.Float64()
@@ -31,8 +31,9 @@ func (o headers) complete(v *Verdict) {
 	v.Err = denied
 }
 
-// recordLocked keeps the Result of v for handlers if it is tighter than all earlier decisions about
-// the request, and writes the headers about it. The caller holds the lock of v.state.
+// recordLocked writes the headers about the Result of v. It also keeps the Result for handlers, if it is
+// tighter than the Results of all earlier decisions about the request. The caller holds the lock of
+// v.state.
 func (o headers) recordLocked(h Header, v *Verdict) {
 	if state := v.state; state.result.Source == core.SourceNone || v.Result.Tighter(state.result) {
 		state.result = v.Result
@@ -44,8 +45,8 @@ func (o headers) recordLocked(h Header, v *Verdict) {
 // answer again.
 const unavailableRetry = time.Second
 
-// finish sets the headers that depend only on the status. If the request is not served, finish
-// removes headers that a middleware further out has set for the response of the handler.
+// finish sets the headers that depend only on the status. If the request is not served, finish also
+// removes headers that an outer middleware has set for the response of the handler.
 func (o headers) finish(h Header, v *Verdict) {
 	if v.Status != 0 {
 		h.Del("Content-Length")
@@ -57,16 +58,16 @@ func (o headers) finish(h Header, v *Verdict) {
 }
 
 // cachingHeaders are the headers that allow a cache to store a response, or to validate a stored
-// one, and Content-Disposition, with which a browser would save the answer as the file of a
-// download.
+// response. They also include Content-Disposition, which would make a browser save the answer as the
+// file that the user wanted to download.
 var cachingHeaders = []string{
 	"Age", "Cdn-Cache-Control", "Cloudflare-Cdn-Cache-Control", "Content-Disposition", "Etag", "Expires", "Last-Modified",
 	"Surrogate-Control", "X-Accel-Expires",
 }
 
-// forbidCaching keeps caches from storing the answer to one client, with its Retry-After, and
-// sending it to other clients. RFC 6585, section 4, forbids caches to store a 429. Vary stays,
-// because it says nothing about the body.
+// forbidCaching sets headers that forbid caches to store the response. A cache could otherwise send the
+// answer to one client, with its Retry-After, to other clients. RFC 6585, section 4, forbids caches
+// to store a 429. The header Vary stays, because it says nothing about the body.
 func forbidCaching(h Header) {
 	for _, name := range cachingHeaders {
 		h.Del(name)
@@ -87,12 +88,12 @@ func (o headers) retryMillis(v *Verdict) time.Duration {
 	return 0
 }
 
-// statusOfError returns the status of a request for which a limiter returned err. ctx is the context
-// of the request.
+// statusOfError returns the status with which to answer a request for which a limiter returned err. ctx
+// is the context of the request.
 func statusOfError(ctx context.Context, err error) int {
 	switch ended := ctx.Err(); {
 	case errors.Is(err, core.ErrNeverAdmitted):
-		return http.StatusTooManyRequests // like a denial that has no Retry-After
+		return http.StatusTooManyRequests // as for a denial whose RetryAfter is Never
 	case errors.Is(err, core.ErrInvalidKey), errors.Is(err, core.ErrInvalidCost), errors.As(err, new(*coreaccess.WrongLimitError)):
 		return http.StatusInternalServerError
 	case ended != nil:
@@ -103,9 +104,9 @@ func statusOfError(ctx context.Context, err error) int {
 	return http.StatusInternalServerError
 }
 
-// statusOf returns the status of a request whose context ended, with the error ended, before the
-// request was served. After context.Canceled the client has left. Otherwise a deadline has passed:
-// the server's own, or the deadline of a gRPC call.
+// statusOf returns the status of a request whose context ended before the request was served. ended is
+// the error of the context. If it is context.DeadlineExceeded, a deadline has passed: one that the
+// server has set, or the deadline of a gRPC call. Otherwise the client has left.
 func statusOf(ended error) int {
 	if errors.Is(ended, context.DeadlineExceeded) {
 		return http.StatusServiceUnavailable
@@ -113,8 +114,8 @@ func statusOf(ended error) int {
 	return StatusClientGone
 }
 
-// An Answerer decides how to answer a request for which the handler has called a limiter itself,
-// just as a Guard does for a middleware. [Adapter.NewAnswerer] makes an Answerer. It is safe for
+// An Answerer says how to answer a request if its handler has called a limiter itself. It answers as a
+// Guard does for a middleware. [Adapter.NewAnswerer] makes an Answerer. An Answerer is safe for
 // concurrent use.
 type Answerer struct {
 	headers headers
@@ -123,9 +124,9 @@ type Answerer struct {
 	lateLogged    sync.Once
 }
 
-// Answer returns what to do with a request, and sets the headers of its response. decision and err
-// are the values that a call of package core returned; if err is nil, decision must not be nil. ctx
-// is the context of the request. Answer never waits, not even for the Delay of a LeakyBucket.
+// Answer returns what to do with a request, and sets the headers of its response. decision and err are
+// the values that a method of a limiter has returned; if err is nil, decision must not be nil. ctx is
+// the context of the request. Answer never waits, not even for the Delay of a LeakyBucket.
 func (a *Answerer) Answer(ctx context.Context, h Header, state *RequestState, decision core.Decision, err error) Verdict {
 	v := a.verdict(ctx, state, decision, err)
 	a.headers.complete(&v)
@@ -138,8 +139,9 @@ func (a *Answerer) Answer(ctx context.Context, h Header, state *RequestState, de
 	return v
 }
 
-// AnswerLate is like Answer, for a request whose response has begun and can no longer be changed.
-// It reports whether the request must not be served. The first call of AnswerLate is logged.
+// AnswerLate is like Answer, for a request whose response has already begun and can no longer be
+// changed. It only reports whether the request must not be served. The first call of AnswerLate is
+// logged, because the application should have called Answer earlier.
 func (a *Answerer) AnswerLate(ctx context.Context, state *RequestState, decision core.Decision, err error) (refused bool) {
 	v := a.verdict(ctx, state, decision, err)
 	a.lateLogged.Do(func() {
@@ -174,8 +176,8 @@ func (a *Answerer) verdict(ctx context.Context, state *RequestState, decision co
 	return v
 }
 
-// logMistake logs a mistake of the application, at most once per minute, because every request may
-// make the same mistake.
+// logMistake logs a mistake of the application. It logs at most once per minute, because every request
+// may repeat the mistake.
 func (a *Answerer) logMistake(ctx context.Context, state *RequestState, err error) {
 	now, last := time.Now().Unix(), a.mistakeLogged.Load()
 	if since := now - last; since >= 0 && since < 60 || !a.mistakeLogged.CompareAndSwap(last, now) {
@@ -185,8 +187,8 @@ func (a *Answerer) logMistake(ctx context.Context, state *RequestState, err erro
 		"and this is logged at most once a minute", "error", err)
 }
 
-// logger returns the logger of the limiter that last decided in a middleware. If there is none, it
-// returns the default logger.
+// logger returns the logger of the limiter that a middleware has used last, or the default logger if no
+// middleware has used one.
 func (s *RequestState) logger() *slog.Logger {
 	if lim := s.limiter.Load(); lim != nil {
 		return lim.Logger()

@@ -10,26 +10,26 @@ import (
 	"github.com/redislimit/redislimit/internal/inside"
 )
 
-// maxCost is the largest cost that SetCost may charge, because a Limiter settles no more.
+// maxCost is the largest cost that is charged for a call of SetCost, because a Limiter settles no more.
 const maxCost = 1_000_000_000
 
-// NeedsFinish reports whether the adapter must call [Guard.Finish] for a request that is served
-// with the Verdict v. That is so with [guard.CountIf] and [guard.CostAfter], which charge when the
-// response ends, and for a request that holds slots of [core.InFlight].
+// NeedsFinish reports whether the adapter must call [Guard.Finish] for a request that it serves with
+// the Verdict v. It must do so if [guard.CountIf] or [guard.CostAfter] is given, because they charge
+// when the response ends, or if the request holds slots of [core.InFlight].
 func (g *Guard) NeedsFinish(v Verdict) bool {
 	return v.admitted != nil && (g.reserves() || v.Context != nil)
 }
 
-// reserves reports whether the charge is known only when the response ends.
+// reserves reports whether units are reserved, because their charge is known only when the response ends.
 func (g *Guard) reserves() bool { return g.settings.CountIf != nil || g.settings.CostAfter }
 
 // Finish ends a request whose response has ended with the given status: it settles what Check has
-// reserved for v, and frees the slots. It must be called even if the handler panicked (the status
-// is then 500) or took over the connection (101). A second call for the same v charges and frees
-// nothing, but calls the function of CountIf again.
+// reserved for v, and frees the slots. It must be called even if the handler has panicked (with the
+// status 500) or has taken over the connection (with 101). A second call for the same v charges and
+// frees nothing, but calls the function of CountIf again.
 //
-// ctx bounds only how long Finish waits for the reply of Redis. Finish waits if it frees slots, and
-// if what it settles could change the decision about the next request.
+// Finish waits for the reply of Redis if it frees slots, or if its settlement could change the
+// decision about one of the next requests. ctx bounds only this wait.
 func (g *Guard) Finish(ctx context.Context, v Verdict, status int) {
 	if v.Context != nil {
 		defer v.cancel()
@@ -46,7 +46,7 @@ func (g *Guard) Finish(ctx context.Context, v Verdict, status int) {
 	}
 }
 
-// settle charges what a request has cost that ended with this status.
+// settle charges what the request of v has really cost. status is the status of its response.
 func (g *Guard) settle(ctx context.Context, v Verdict, r *core.Reservation, status int) {
 	if g.settings.CostAfter {
 		v.state.charges.Store(hasCharged)
@@ -56,7 +56,7 @@ func (g *Guard) settle(ctx context.Context, v Verdict, r *core.Reservation, stat
 		v.logFailure(ctx, "redislimit: not settled", inside.Core.SettleLater(ctx, r, actual))
 	}()
 	switch refused := int(v.state.refused.Load()); {
-	case refused > 0 && status == refused: // a middleware further in refused the request, so no handler has run
+	case refused > 0 && status == refused: // an inner middleware has refused the request, so no handler has run
 		actual = coreaccess.Canceled
 	case g.settings.CountIf != nil && !g.settings.CountIf(status, v.Code):
 		actual = coreaccess.Canceled
@@ -65,7 +65,8 @@ func (g *Guard) settle(ctx context.Context, v Verdict, r *core.Reservation, stat
 	}
 }
 
-// actualCost returns the cost that the handler has set, or else the cost that was reserved.
+// actualCost returns the cost that the handler has passed to SetCost, or else the cost that was reserved.
+// It replaces a cost that is not allowed, and logs the first one.
 func (g *Guard) actualCost(ctx context.Context, v Verdict) int64 {
 	set := v.state.cost.Load()
 	if set == nil || set == v.others {
@@ -88,8 +89,8 @@ func (g *Guard) actualCost(ctx context.Context, v Verdict) int64 {
 	return actual
 }
 
-// logFailure logs err, unless err is an outage, which the limiter logs once, or the end of ctx,
-// after which nobody waits for the reply. The failed call is not repeated: when the hold expires,
+// logFailure logs err, with two exceptions: an outage, which the limiter itself logs, and the error of
+// ctx, because nobody waits for the reply then. The failed call is not repeated: when the hold expires,
 // the units are charged and the slots are free.
 func (v *Verdict) logFailure(ctx context.Context, message string, err error) {
 	if err != nil && !errors.Is(err, core.ErrUnavailable) && (ctx.Err() == nil || !errors.Is(err, ctx.Err())) {
@@ -97,17 +98,16 @@ func (v *Verdict) logFailure(ctx context.Context, message string, err error) {
 	}
 }
 
-// answerTime is how long WhenOver waits for an answer after the client has left or the request is
-// over.
+// answerTime is how long WhenOver waits for an answer after the context of the request has ended.
 const answerTime = time.Second
 
-// WhenOver calls f after ctx, the context of a request, has ended, unless stop is called before
-// that. It is for adapters of frameworks that may answer an error further out, or not at all: f
-// does what must be done if no answer comes.
+// WhenOver arranges a call of f after ctx, the context of a request, has ended. If stop is called before
+// ctx ends, f is not called. WhenOver is for adapters of frameworks in which an error of the handler
+// is answered by outer code, or perhaps not at all: f does what must be done if no answer comes.
 //
-// If the status decides what is charged, f is called one second later. ctx also ends when the
-// client leaves, and the client would otherwise choose the status by leaving while the application
-// answers.
+// If the status of the response decides what is charged, f is called one second after ctx has ended.
+// ctx also ends when the client leaves. Without this delay, a client could choose the status by leaving
+// while the application answers.
 func (g *Guard) WhenOver(ctx context.Context, f func()) (stop func() bool) {
 	wait := time.Duration(0)
 	if g.reserves() {

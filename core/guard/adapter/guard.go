@@ -16,14 +16,15 @@ import (
 )
 
 // StatusClientGone is the status of a request whose client disconnected before the request was
-// answered. It is the one that nginx uses, and appears only in access logs.
+// answered. It is the status that nginx uses for such requests. No client sees it; it appears only in
+// access logs.
 const StatusClientGone = 499
 
 // A Guard decides about the requests that pass one middleware. It is safe for concurrent use.
 type Guard struct {
 	limiter    *core.Limiter
 	key        keyfunc.Func
-	peer       keyfunc.Func      // for requests that have neither this key nor the key of Fallback
+	peer       keyfunc.Func      // for requests for which neither key nor Fallback returns a key
 	settings   settings.Settings // from the middleware's options
 	alsoLimits []*Guard          // one for each guard.AlsoLimit
 
@@ -33,32 +34,34 @@ type Guard struct {
 
 // A Verdict says what to do with a request.
 type Verdict struct {
-	// Status is 0 if the request must be served. Otherwise it is the status to answer with: 429 for a
-	// denied request, 503 if the limiter could not decide (in the time that the server allows), 500
-	// if the key function or LimiterFor failed or the limiter was called wrongly, StatusClientGone
-	// if the client has left.
+	// Status is 0 if the request must be served. Otherwise it is the status to answer with:
+	//
+	//   - 429 for a denied request
+	//   - 503 if the limiter could not decide, or if the request could not be served before its deadline
+	//   - 500 if the key function or LimiterFor failed, or if the limiter was called wrongly
+	//   - StatusClientGone if the client has left
 	Status int
 	// Result is the limiter's decision. Its Source is SourceNone if there was none.
 	Result core.Result
 	// Err is the reason why the request is not served: a [*guard.DeniedError], or the error that
 	// prevented a decision.
 	Err error
-	// Context, if not nil, replaces the context of the request while the request is served. It is
-	// canceled by Finish, and if slots of the request are lost, with [core.ErrSlotLost] as the
-	// cause.
+	// Context, if not nil, replaces the context of the request while the request is served. Finish
+	// cancels it. If slots of the request are lost before that, it is canceled with the cause
+	// [core.ErrSlotLost].
 	Context context.Context //nolint:containedctx // it is the context of the request
 	// Code is the code with which the request ended. The adapter sets it before Finish, for
 	// [Adapter.CountIf].
 	Code int
 
-	draw        float64            // the random number of the answer; see headers.retryIn
+	draw        float64            // the random number for the waits in the answer; see headers.retryIn
 	limiter     *core.Limiter      // the limiter that decides
-	admitted    admission          // Finish ends it; nil if there is nothing to end or to take back
+	admitted    admission          // Finish ends it; nil if there is nothing to end or to give back
 	cost        int64              // the cost that the limiter decided about
-	slots       bool               // the request takes slots
+	slots       bool               // whether one of the limits that decide has slots
 	slot        slot               // the slot that the request holds
-	endedBefore bool               // the request's context had ended before Check
-	others      *cost              // what SetCost was given for an earlier request, if a handler serves several in one
+	endedBefore bool               // whether the request's context had ended before Check
+	others      *cost              // a cost of an earlier request with the same state; see noteCost
 	state       *RequestState      // the state of the request
 	cancel      context.CancelFunc // cancels Context
 }
@@ -71,15 +74,16 @@ type admission interface {
 	Context(ctx context.Context) (context.Context, context.CancelFunc)
 }
 
-// takePermit records p, which Finish will end, and its Result. If p is nil, there is nothing to end.
+// takePermit records what a limiter has returned: p with its Result, or err. Finish will end p. If p is
+// nil, there is nothing to end.
 func (v *Verdict) takePermit(p *core.Permit, err error) {
 	if v.Err = err; p != nil {
 		v.admitted, v.Result = p, p.Result
 	}
 }
 
-// takeReservation is takePermit for a Reservation. It also keeps the Reservation from expiring, because
-// the response may take longer than a hold lasts.
+// takeReservation is like takePermit, for a Reservation. It also keeps the Reservation from expiring,
+// because the response may take longer than the Hold.
 func (v *Verdict) takeReservation(r *core.Reservation, err error) {
 	if v.Err = err; r != nil {
 		v.admitted, v.Result = r, r.Result
@@ -87,8 +91,8 @@ func (v *Verdict) takeReservation(r *core.Reservation, err error) {
 	}
 }
 
-// Check decides about r, sets the headers of its response, and waits for the Delay of an admitted
-// request. state is the one that the adapter keeps with r.
+// Check decides about r, and sets the headers of its response. If r is admitted, Check waits for its
+// Delay. state is the RequestState that the adapter keeps with r.
 func (g *Guard) Check(r keyfunc.Request, h Header, state *RequestState) (v Verdict) {
 	v.limiter, v.state, v.endedBefore = g.limiter, state, r.Context().Err() != nil
 	state.limiter.Store(v.limiter)
@@ -130,7 +134,7 @@ const (
 		"sets the same headers, of which clients see the last"
 )
 
-// decide asks the limiter about r, records the outcome in v, and returns the key of r.
+// decide makes the limiter decide about r, records the outcome in v, and returns the key of r.
 func (g *Guard) decide(r keyfunc.Request, h Header, v *Verdict) (key string) {
 	key, ok := g.choose(r, v)
 	if !ok {
@@ -138,7 +142,7 @@ func (g *Guard) decide(r keyfunc.Request, h Header, v *Verdict) (key string) {
 	}
 	if slots, _, _ := inside.Core.NeedsEnd(v.limiter); slots && g.alsoLimits == nil && v.state.holdsSlot(h, v.limiter, key) {
 		inside.Core.WarnOnce(r.Context(), v.limiter, countedTwice)
-		return key // one request is in flight, not two: a second slot could make it wait for itself
+		return key // the request needs only one slot: if it had to take another, it could wait for itself
 	}
 	v.cost = g.costOf(r)
 	if g.reserves() {
@@ -169,8 +173,8 @@ func (g *Guard) decide(r keyfunc.Request, h Header, v *Verdict) (key string) {
 	return key
 }
 
-// choose sets the limiter of v if LimiterFor chooses one, and returns the key of r. If it returns
-// false, there was an error, and v has its Status.
+// choose sets the limiter of v if LimiterFor chooses one, and returns the key of r. After an error,
+// choose sets the Status of v and returns false.
 func (g *Guard) choose(r keyfunc.Request, v *Verdict) (string, bool) {
 	if g.settings.LimiterFor != nil && !g.chooseLimiter(r, v) {
 		return "", false
@@ -190,8 +194,8 @@ func (g *Guard) RetryIn(v Verdict) time.Duration {
 	return headers(g.settings.Headers).retryMillis(&v)
 }
 
-// chooseLimiter sets the limiter of v to the limiter that LimiterFor returns, if any. It returns
-// false if there was an error.
+// chooseLimiter sets the limiter of v to the limiter that LimiterFor returns, unless that is nil. After
+// an error, it sets the Status of v and returns false.
 func (g *Guard) chooseLimiter(r keyfunc.Request, v *Verdict) bool {
 	lim, err := g.settings.LimiterFor(r)
 	switch {
@@ -205,8 +209,8 @@ func (g *Guard) chooseLimiter(r keyfunc.Request, v *Verdict) bool {
 	return err == nil
 }
 
-// isWrong reports whether err says that the limits which LimiterFor chose are invalid or cannot
-// decide together. Such an error is logged once for each message, and v gets the status 500.
+// isWrong reports whether err says that limits which LimiterFor chose are invalid or cannot decide
+// together. If so, isWrong sets the Status of v to 500, and logs the error once for each message.
 func (g *Guard) isWrong(ctx context.Context, v *Verdict, err error) bool {
 	wrong := (*coreaccess.WrongLimitError)(nil)
 	if !errors.As(err, &wrong) {
@@ -220,8 +224,8 @@ func (g *Guard) isWrong(ctx context.Context, v *Verdict, err error) bool {
 }
 
 // decideOne makes the limiter decide, and records the outcome in v. The cost is charged at once, unless
-// it is known only when the response ends. There is a Permit or a Reservation only if something may
-// have to be given back, because it costs an allocation.
+// it is known only when the response ends. A Permit or a Reservation takes an allocation, so decideOne
+// obtains one only if something may have to be given back.
 func (g *Guard) decideOne(ctx context.Context, key string, v *Verdict) {
 	slots, queue, _ := inside.Core.NeedsEnd(v.limiter)
 	v.slots = slots
@@ -238,7 +242,8 @@ func (g *Guard) decideOne(ctx context.Context, key string, v *Verdict) {
 	}
 }
 
-// decideOrWait makes the limiter decide, and waits as long as the option WaitUpTo allows.
+// decideOrWait makes the limiter decide. A request that would be denied waits to be admitted, but no longer
+// than the option WaitUpTo allows. decideOrWait records the outcome in v.
 func (g *Guard) decideOrWait(ctx context.Context, lim *core.Limiter, key string, v *Verdict) {
 	w := coreaccess.Waiting{Key: key, N: v.cost, UpTo: g.settings.WaitUpTo, Most: g.settings.MaxWaiting}
 	came := time.Now()
@@ -250,7 +255,7 @@ func (g *Guard) decideOrWait(ctx context.Context, lim *core.Limiter, key string,
 	v.warnIfCutOff(ctx, time.Since(came))
 }
 
-// decider returns the limiter that makes the decisions of lim. With DryRun it is one whose denials
+// decider returns the limiter that decides in place of lim: lim itself or, with DryRun, one whose denials
 // ban no key.
 func (g *Guard) decider(lim *core.Limiter) *core.Limiter {
 	if g.settings.DryRun {
@@ -259,17 +264,18 @@ func (g *Guard) decider(lim *core.Limiter) *core.Limiter {
 	return lim
 }
 
-// noteCost remembers the cost that was set for an earlier request, if a handler serves several in
-// one. actualCost does not charge this request for it.
+// noteCost remembers the last cost that was passed to SetCost, if a middleware has already charged it. It
+// then belongs to an earlier request: a handler may serve several requests with the same state, one
+// after the other. actualCost does not charge this request for it.
 func (v *Verdict) noteCost() {
 	if set := v.state.cost.Load(); set != nil && set.charged.Load() {
 		v.others = set
 	}
 }
 
-// await waits for the Delay of an admitted request. If the context of the request ends first, the
-// reservation is canceled, so that nothing stays held or charged; Cancel works although ctx has
-// ended.
+// await waits for the Delay of an admitted request. If ctx, the context of the request, ends before the
+// Delay is over, await cancels the admission, so that nothing stays held or charged. Cancel works
+// although ctx has ended.
 func (v *Verdict) await(ctx context.Context) {
 	err := ctx.Err()
 	if err == nil && v.Result.Delay > 0 {
@@ -290,8 +296,8 @@ func (v *Verdict) await(ctx context.Context) {
 	}
 }
 
-// warnIfCutOff warns if a request waits for longer than the WriteTimeout of its net/http server.
-// The handler may then still run, but its client gets nothing.
+// warnIfCutOff logs a warning if the wait of a request is longer than the WriteTimeout of its net/http
+// server. The handler may then still run, but the client gets no response.
 func (v *Verdict) warnIfCutOff(ctx context.Context, wait time.Duration) {
 	server, _ := ctx.Value(http.ServerContextKey).(*http.Server)
 	if server == nil || server.WriteTimeout <= 0 || wait <= server.WriteTimeout {
@@ -301,8 +307,8 @@ func (v *Verdict) warnIfCutOff(ctx context.Context, wait time.Duration) {
 		"unless a handler moves that deadline by http.ResponseController. Raise it, or have requests wait for less", server.WriteTimeout))
 }
 
-// record keeps the Result for handlers, and writes it into the headers. If the request has probably
-// been counted before, record returns the warning to log, and otherwise "".
+// record keeps the Result for handlers, and writes the headers about it. If the request has probably been
+// counted before, record returns the warning that must be logged, and otherwise "".
 func (g *Guard) record(h Header, v *Verdict, key string) (warning string) {
 	v.state.mu.Lock()
 	defer v.state.mu.Unlock()
@@ -320,19 +326,20 @@ func (g *Guard) record(h Header, v *Verdict, key string) (warning string) {
 	return warning
 }
 
-// keyOf returns the key of r. A request without a key is counted by the key of Fallback, so that a
-// client cannot avoid the limit by leaving out a credential.
+// keyOf returns the key of r. If the key function finds no key, keyOf returns the key of Fallback or, if
+// there is none either, the address of the peer. So a client cannot avoid the limit by leaving out a
+// credential.
 //
-// That some requests have no key is normal: the key function then returns ErrNoKey itself. If the
-// error wraps ErrNoKey, perhaps no request will ever have a key, as with the key functions Route
-// and User in a middleware that is mounted too early. Such an error is logged once.
+// It is normal that some requests have no key: the key function then returns ErrNoKey itself. An error
+// that wraps ErrNoKey may mean that no request will ever have a key. The key functions Route and User
+// return such an error in a middleware that is mounted too early. keyOf logs the first one.
 func (g *Guard) keyOf(r keyfunc.Request) (string, error) {
 	key, err := keyBy(g.key, r)
 	if !errors.Is(err, keyfunc.ErrNoKey) {
 		return key, err
 	}
 	inside.Core.Emit(r.Context(), g.limiter, core.Event{Kind: core.EventKeyFallback, Err: err})
-	if err != keyfunc.ErrNoKey { //nolint:errorlint,err113 // the comparison finds out whether the error is wrapped
+	if err != keyfunc.ErrNoKey { //nolint:errorlint,err113 // errors.Is would not tell whether the error is wrapped
 		g.noKeyLogged.Do(func() {
 			by := "their peer's address"
 			if g.settings.Fallback != nil {
@@ -359,7 +366,7 @@ func keyBy(f keyfunc.Func, r keyfunc.Request) (string, error) {
 	return key, err
 }
 
-// costOf returns the cost of r, which is 1 by default and instead of a negative cost.
+// costOf returns the cost of r. The cost is 1 without the option Cost, and 1 in place of a negative cost.
 func (g *Guard) costOf(r keyfunc.Request) int64 {
 	if g.settings.Cost == nil {
 		return 1
@@ -374,10 +381,10 @@ func (g *Guard) costOf(r keyfunc.Request) int64 {
 	return n
 }
 
-// logNever logs, once, that requests are denied which can never be admitted. A cost above the
-// capacity may be intended, or a mistake that makes a route useless. Nothing is logged for the
-// capacity of the outage policy, which is not the configured one, and for a capacity of 0, which is
-// always intended.
+// logNever logs, once, that a request was denied because its cost is above the capacity. The application
+// may intend this, or it may be a mistake that makes a route useless. logNever does not log denials
+// by a process's share during an outage, whose capacity is smaller than the configured capacity, nor
+// denials by a limit of 0, which is always intended.
 func (g *Guard) logNever(ctx context.Context, res *core.Result, cost int64) {
 	if res.Source == core.SourceFallback || res.Limit == 0 {
 		return
@@ -408,17 +415,17 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// maxMessages bounds how many messages are remembered. When the bound is reached, all are
-// forgotten.
+// maxMessages bounds how many messages are remembered. When the bound is reached, all of them are
+// forgotten, and may be logged again.
 const maxMessages = 1000
 
-// messages is the set of the messages that have been logged.
+// messages is a set of messages that have been logged.
 type messages struct {
 	mu     sync.Mutex
 	logged map[string]bool
 }
 
-// isNew reports whether the message has not been logged before, and adds it to the set.
+// isNew reports whether the set does not contain message yet, and adds it.
 func (m *messages) isNew(message string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -13,8 +13,9 @@ import (
 	"github.com/redislimit/redislimit/core/guard/internal/settings"
 )
 
-// The names of headers that HeaderPrefix does not change, in the canonical form of net/http. RFC 9110,
-// section 10.2.3, defines Retry-After, and the draft that ietf.go names defines the ones of IETF.
+// The names of the headers that HeaderPrefix does not change, in the canonical form of net/http.
+// Retry-After is defined in RFC 9110, section 10.2.3. The headers of the set IETF are defined in the
+// draft that is cited in ietf.go.
 const (
 	headerRetryAfter = "Retry-After"
 	headerRetryMs    = "Retry-After-Ms"
@@ -29,18 +30,19 @@ const (
 	ietf       = uint8(guard.IETF)
 )
 
-// usualNames are the names of the set XRateLimit without [guard.HeaderPrefix].
+// usualNames are the names of the set XRateLimit if the option [guard.HeaderPrefix] is not given.
 var usualNames = settings.NewNames("X-RateLimit-")
 
-// defaultHeaders returns the settings of a middleware that has no option about headers.
+// defaultHeaders returns the settings of a middleware to which no option about headers is given.
 func defaultHeaders() settings.Headers { return settings.Headers{Sets: xRateLimit, Names: usualNames} }
 
-// headers writes the headers of a response.
+// headers writes the headers of a response. Its fields are the settings for them.
 type headers settings.Headers
 
-// set writes the headers about res. It leaves headers alone that already show a tighter Result,
-// from a middleware further out. draw is the random number of the answer; see retryIn. If res has
-// no limit, there are no numbers to write, but a denial by a ban still has a Retry-After.
+// set writes the headers about res. A middleware further out may already have written X-RateLimit
+// headers or headers of the set IETF about a tighter Result: set does not change these. draw is the
+// random number of the answer; see retryIn. If res is Unlimited, set writes no numbers, but a denial
+// by a ban still gets a Retry-After.
 func (o headers) set(h Header, res *core.Result, draw float64, state *RequestState) {
 	unlimited := res.Unlimited()
 	if o.Sets == 0 || (o.OnDenial || unlimited) && res.Allowed {
@@ -60,8 +62,8 @@ func (o headers) set(h Header, res *core.Result, draw float64, state *RequestSta
 	}
 }
 
-// setRetry tells the client to come back after d, changed by the options RetryJitter and
-// MaxRetryAfter.
+// setRetry writes Retry-After, and Retry-After-Ms if it is wanted, for a request that would be admitted
+// after d.
 func (o headers) setRetry(h Header, d time.Duration, draw float64) {
 	h.Set(headerRetryAfter, strconv.FormatInt(o.retryIn(d, time.Second, draw), 10))
 	if o.Millis {
@@ -69,16 +71,21 @@ func (o headers) setRetry(h Header, d time.Duration, draw float64) {
 	}
 }
 
-// retryIn returns the wait that a client sees, in units, for a request that would be admitted after
-// d.
+// retryIn returns the wait that a client sees, in the given unit of time, for a request that would be
+// admitted after d.
 //
-// The wait is at least 1 unit, because clients take 0 as an invitation to retry at once. Unless
-// MaxRetryAfter bounds it, the wait is not shorter than d. With RetryJitter it is longer by up to
-// that share of d: draw, which is at least 0 and below 1, chooses the position in between, and is
-// the same for all parts of an answer. If d is longer than MaxRetryAfter, the wait is drawn from
-// MaxRetryAfter/(1+share) to MaxRetryAfter, because clients that are denied together would
-// otherwise all come back after exactly MaxRetryAfter. Every whole number of units in the range is
-// equally likely, so that whole seconds spread the clients as well.
+// The wait is a whole number of units from a range. draw, which is at least 0 and below 1, chooses it,
+// and is the same for all parts of an answer. Every number in the range is equally likely. The range
+// is:
+//
+//   - By default, only d itself.
+//   - With RetryJitter, from d to d plus the share of d that was given to RetryJitter.
+//   - With MaxRetryAfter, the range ends at MaxRetryAfter. If d is longer than that, the range begins at
+//     MaxRetryAfter/(1+share): clients that are denied together would otherwise all come back after
+//     exactly MaxRetryAfter.
+//
+// The beginning of the range is rounded up, so that a client does not come back too early. It is at
+// least 1, because clients take 0 as an invitation to retry at once.
 func (o headers) retryIn(d, unit time.Duration, draw float64) int64 {
 	from, to := d, d+time.Duration(float64(d)*o.Jitter)
 	if o.MaxRetry > 0 && from > o.MaxRetry {
@@ -92,16 +99,16 @@ func (o headers) retryIn(d, unit time.Duration, draw float64) int64 {
 	return first + int64(draw*float64(last-first+1))
 }
 
-// setXRateLimit formats the three numbers (two for slots, which have no reset) in one string, to
-// allocate once. It assigns to an http.Header as to a map, because Set would allocate a slice for
-// each value.
+// setXRateLimit writes the three headers, or two for slots, which have no reset. It formats all numbers
+// in one string, which takes one allocation. It assigns to an http.Header as to a map, because Set
+// would allocate a slice for each value.
 func (o headers) setXRateLimit(h Header, res *core.Result, state *RequestState) {
 	text := strconv.AppendInt(state.text[:0], res.Limit, 10)
 	limit := len(text)
 	text = strconv.AppendInt(text, res.Remaining, 10)
 	remaining := len(text)
 	if res.Window == 0 {
-		h.Del(o.Names.Reset) // slots have no reset: a value there would be from a middleware further out
+		h.Del(o.Names.Reset) // slots have no reset, and the value of a middleware further out does not belong to them
 	} else {
 		text = strconv.AppendInt(text, o.reset(res), 10)
 	}
@@ -114,7 +121,7 @@ func (o headers) setXRateLimit(h Header, res *core.Result, state *RequestState) 
 		return
 	}
 	values := &state.values
-	if values[0] != "" { // an outer middleware has put them into the headers, which net/http may be reading
+	if values[0] != "" { // a middleware further out uses these values in the headers, which net/http may be reading
 		values = new([3]string)
 	}
 	all := string(text)
@@ -131,8 +138,9 @@ func (o headers) setXRateLimit(h Header, res *core.Result, state *RequestState) 
 	}
 }
 
-// reset returns the value of X-RateLimit-Reset. In Unix time, the value stays the same throughout a
-// fixed window, because both At and ResetAfter come from the clock that decided.
+// reset returns the value of X-RateLimit-Reset: Unix time or, with ResetInSeconds, seconds from now. In
+// a fixed window, the Unix time is the same for every response, because At and ResetAfter come from
+// the same clock.
 func (o headers) reset(res *core.Result) int64 {
 	if o.Delta {
 		return format.SecondsCeil(res.ResetAfter)
@@ -144,8 +152,8 @@ func (o headers) reset(res *core.Result) int64 {
 	return at.Unix()
 }
 
-// setExposed adds the names of the headers in use to the names that the application already
-// exposes.
+// setExposed adds the names of the headers that are in use to Access-Control-Expose-Headers. Names that
+// the application has put there stay.
 func (o headers) setExposed(h Header) {
 	names := []string{headerRetryAfter}
 	if o.Millis {

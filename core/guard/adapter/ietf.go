@@ -31,7 +31,7 @@ func (o headers) setIETF(h Header, res *core.Result, draw float64) {
 		switch {
 		case each.Allowed && each.Window > 0:
 			state = appendParameter(state, 't', max(format.SecondsCeil(each.ResetAfter), atPace(&each)))
-		case each.Allowed: // slots have no time at which they are available again
+		case each.Allowed: // nobody knows when slots become free
 		case each.RetryAfter != core.Never:
 			t := o.retryIn(each.RetryAfter, time.Second, draw)
 			state = appendParameter(state, 't', min(t, o.retryIn(res.RetryAfter, time.Second, draw))) // no t is later than Retry-After
@@ -41,10 +41,11 @@ func (o headers) setIETF(h Header, res *core.Result, draw float64) {
 	h.Set(headerRateLimit, string(state))
 }
 
-// atPace returns after how many seconds the remaining units of a limit have come back at the rate
-// of the limit. A smaller t would show a faster pace than q and w do; section 6 of the draft asks
-// for a cap. The product cannot overflow: a window is at most 100 years, and a limit at most 1e9. A
-// limit of 0, which admits only requests that cost nothing, has no rate.
+// atPace returns in how many seconds a limit gives out its remaining units at its own rate, rounded up.
+// A client that spreads the remaining units over t must not be faster than the limit (q units in w
+// seconds), so t must not be shorter than what atPace returns. Section 6 of the draft asks for such a
+// bound. The product cannot overflow: a window is at most 100 years, and a limit at most 1e9. For a
+// limit of 0, which has no rate, atPace returns 0.
 func atPace(each *core.Result) int64 {
 	if each.Limit == 0 {
 		return 0

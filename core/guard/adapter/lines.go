@@ -6,19 +6,19 @@ import (
 )
 
 // HeaderLines returns the values of a header in a header block, which is the part of a request
-// between its first line and the empty line. name is in any case. If a value continues on further
-// lines, the returned value contains the line ends. The values are slices of block, without the
-// space around them.
+// between its first line and the empty line. The case of name does not matter. If a value continues
+// on further lines, the returned value contains the line breaks. The values are slices of block,
+// without the white space around them.
 //
-// HeaderLines is for adapters whose framework mixes the headers of a request with the trailer of
-// its body, in which a client may add any header.
+// HeaderLines is for adapters whose framework adds the trailer of a request's body to the headers. A
+// client can put any header into the trailer.
 func HeaderLines(block []byte, name string) (values [][]byte) {
 	defer func() {
 		for i, value := range values {
 			values[i] = bytes.Trim(value, " \t\r\n")
 		}
 	}()
-	var value []byte // the value of the previous line, if that line is called name
+	var value []byte // the value to which the previous line belongs; nil if that line belongs to another header
 	for at := 0; at < len(block); {
 		end := len(block)
 		if i := bytes.IndexByte(block[at:], '\n'); i >= 0 {

@@ -19,8 +19,8 @@ import (
 // one RequestState with each request, for handlers and for stacked middlewares. The zero value is
 // ready to use. It is safe for concurrent use.
 type RequestState struct {
-	limiter atomic.Pointer[core.Limiter] // the limiter that was last asked
-	cost    atomic.Pointer[cost]         // the last argument of SetCost; nil before the first call
+	limiter atomic.Pointer[core.Limiter] // the limiter that a middleware has used last
+	cost    atomic.Pointer[cost]         // what was last passed to SetCost; nil before the first call
 	charges atomic.Int32                 // 0 if no middleware has CostAfter; otherwise chargesLater or hasCharged
 	refused atomic.Int32                 // the status, 503 or 499, with which a middleware refused the request; otherwise 0
 
@@ -28,30 +28,29 @@ type RequestState struct {
 	// inside http.TimeoutHandler continues after the timeout, and a handler may serve several requests
 	// within one.
 	mu         sync.Mutex
-	result     core.Result     // the tightest so far
-	names      *settings.Names // how the first middleware with XRateLimit names the headers of this set
+	result     core.Result     // the tightest Result so far
+	names      *settings.Names // the names that the first middleware with XRateLimit gives the headers of this set
 	xRateLimit shown           // the Result that the headers with these names show
-	others     []otherNames    // the same for the names of other middlewares
+	others     []otherNames    // the Results that headers with other names show
 	ietf       shown           // the Result that the headers of the set IETF show
 	values     [3]string       // the X-RateLimit headers that the first middleware set
-	text       [64]byte        // a buffer for formatting them
-	header     uintptr         // identity of the response headers that the first middleware saw
+	text       [64]byte        // a buffer for formatting X-RateLimit headers
+	header     uintptr         // the identity of the response headers that the first middleware saw
 	counted    [2]counted      // how the first two middlewares counted the request
 	slots      []slot          // the slots that the request holds now
 }
 
-// A slot is a slot of InFlight that a request holds while it is served.
+// A slot identifies a slot of InFlight that a request holds while it is served.
 type slot struct {
 	counted
 
-	header uintptr // identity of the response headers
+	header uintptr // the identity of the response headers
 }
 
-// The values of RequestState.charges if a middleware has CostAfter: whether a middleware has charged
-// the cost already.
+// The values of RequestState.charges if a middleware has CostAfter.
 const (
-	chargesLater int32 = 1 + iota
-	hasCharged
+	chargesLater int32 = 1 + iota // no middleware has settled a cost yet
+	hasCharged                    // a middleware has settled a cost
 )
 
 // A counted says how a middleware counted a request: with which limiter, and by which key.
@@ -60,9 +59,10 @@ type counted struct {
 	key     string
 }
 
-// countsAgain reports whether a middleware further out has already counted the request with lim and
-// key. If not, it records that the request is counted now. If a handler serves several requests
-// within one, each of them has response headers of its own, and these requests are not compared.
+// countsAgain reports whether another middleware has already counted the request with lim and key. If
+// not, countsAgain records that the request is counted now. If a handler serves several requests
+// within one, each of them has response headers of its own. countsAgain then looks only at the first
+// request that was counted, because the others may well be counted with the same limiter and key.
 func (s *RequestState) countsAgain(h Header, lim *core.Limiter, key string) bool {
 	header := identity(h)
 	if s.header == 0 {
@@ -83,8 +83,8 @@ func (s *RequestState) countsAgain(h Header, lim *core.Limiter, key string) bool
 	return false
 }
 
-// identity returns a number that differs between the headers of two responses, if they are of
-// net/http.
+// identity returns a number that identifies the headers of a response, if they are an http.Header. For
+// other types of headers it always returns 1.
 func identity(h Header) uintptr {
 	if h, ok := h.(http.Header); ok {
 		return reflect.ValueOf(h).Pointer()
@@ -93,7 +93,7 @@ func identity(h Header) uintptr {
 }
 
 // holdsSlot reports whether the request with the response headers h already holds a slot of lim and
-// key, which a middleware further out has taken.
+// key. An outer middleware has then taken the slot.
 func (s *RequestState) holdsSlot(h Header, lim *core.Limiter, key string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -134,8 +134,8 @@ func (s *RequestState) Result() (core.Result, bool) {
 	return s.result, s.result.Source != core.SourceNone
 }
 
-// Logger returns the logger of the limiter that was last asked, or nil if there is none. The method
-// Logger of an adapter's request returns it; see [keyfunc.LoggingRequest]. s may be nil.
+// Logger returns the logger of the limiter that a middleware has used last, or nil if there is none. The
+// method Logger of an adapter's request returns this logger; see [keyfunc.LoggingRequest]. s may be nil.
 func (s *RequestState) Logger() *slog.Logger {
 	if s == nil || s.limiter.Load() == nil {
 		return nil
@@ -144,8 +144,8 @@ func (s *RequestState) Logger() *slog.Logger {
 	return lim.Logger().With("limiter", lim.Name())
 }
 
-// SetCost makes the middlewares of the request that have [guard.CostAfter] charge n units. An
-// adapter's function SetCost calls it. SetCost does nothing if s is nil.
+// SetCost makes the middlewares of the request that have [guard.CostAfter] charge n units. The function
+// SetCost of an adapter calls this method. SetCost does nothing if s is nil.
 func (s *RequestState) SetCost(n int64) {
 	if s == nil {
 		return
@@ -159,7 +159,7 @@ func (s *RequestState) SetCost(n int64) {
 	}
 }
 
-// warn logs message once, to the logger of the limiter that was last asked.
+// warn logs message to the logger of the limiter that a middleware has used last, once for each limiter.
 func (s *RequestState) warn(message string) {
 	if lim := s.limiter.Load(); lim != nil {
 		inside.Core.WarnOnce(context.Background(), lim, message)
@@ -169,12 +169,12 @@ func (s *RequestState) warn(message string) {
 // An otherNames describes the headers of middlewares whose HeaderPrefix differs from the prefix of
 // the first middleware.
 type otherNames struct {
-	limit string // the first of the names, which identifies them all
+	limit string // the name of the Limit header, which identifies all three names
 	shown *shown
 }
 
-// shownAs returns the record of what the headers with the given names show. Each prefix has a
-// record of its own, because a tighter limit replaces another one only under the same prefix.
+// shownAs returns the record of the Result that the headers with the given names show. Each prefix has a
+// record of its own, because a tighter Result replaces only headers with the same prefix.
 func (s *RequestState) shownAs(names *settings.Names) *shown {
 	if s.names == nil {
 		s.names = names
@@ -191,8 +191,8 @@ func (s *RequestState) shownAs(names *settings.Names) *shown {
 	return s.others[len(s.others)-1].shown
 }
 
-// A shown is the Result that the headers show, reduced to the fields that Tighter compares. With
-// two complete Results in each RequestState, a request took 10 % longer.
+// A shown is the Result that headers show, reduced to the fields that Tighter compares. With two complete
+// Results in each RequestState instead, a request took 10 % longer.
 type shown struct {
 	allowed                bool
 	source                 core.Source
@@ -201,7 +201,7 @@ type shown struct {
 	window                 time.Duration
 }
 
-// replace reports whether res is tighter than s, and if so records res.
+// replace reports whether res is tighter than s. If so, replace records res in s.
 func (s *shown) replace(res *core.Result) bool {
 	if s.source != core.SourceNone && !res.Tighter(core.Result{
 		Allowed: s.allowed, Source: s.source, Limit: s.limit, Remaining: s.remaining, RetryAfter: s.retryAfter, ResetAfter: s.resetAfter,

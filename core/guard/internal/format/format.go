@@ -8,8 +8,8 @@ import (
 	"github.com/redislimit/redislimit/core"
 )
 
-// SecondsCeil returns d in whole seconds, rounded up, so that a client that waits for them is never
-// too early.
+// SecondsCeil returns d in whole seconds. It rounds up, so that a client that waits for so many seconds
+// does not come too early.
 func SecondsCeil(d time.Duration) int64 { return Ceil(d, time.Second) }
 
 // Ceil returns d in whole units, rounded up. It is 0 if d is negative.
@@ -20,12 +20,12 @@ func Ceil(d, unit time.Duration) int64 {
 	return int64((d-1)/unit) + 1
 }
 
-// RetrySeconds returns RetryAfter in whole seconds. It is at least 1, because clients take a
-// Retry-After of 0 as an invitation to retry at once.
+// RetrySeconds returns the RetryAfter of res in whole seconds. It returns at least 1, because clients
+// take a Retry-After of 0 as an invitation to retry at once.
 func RetrySeconds(res *core.Result) int64 { return max(1, SecondsCeil(res.RetryAfter)) }
 
-// PolicyName returns the name of one limit of res, as RateLimit-Policy shows it: the name of the
-// limiter, followed by the name of the limit if the limiter has several limits in res.
+// PolicyName returns the name that RateLimit-Policy shows for one, which is one of the limits of res: the
+// name of the limiter. If the limiter has several limits in res, the name of the limit follows.
 func PolicyName(res, one *core.Result) string {
 	limits := 0
 	for each := range res.All() {

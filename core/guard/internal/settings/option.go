@@ -12,7 +12,7 @@ type AnswerOption interface {
 	isAboutAnswers()
 }
 
-// NewOption returns the Option called name, which may be given once. set changes the Settings.
+// NewOption returns the Option called name, which may be given only once. set changes the Settings.
 func NewOption(name string, set func(s *Settings)) Option { return option{name, set} }
 
 // NewAnswerOption is like NewOption, but returns an AnswerOption.

@@ -21,7 +21,7 @@ type Settings struct {
 	Codes      string // the adapter whose codes CountIf judges; "" if it judges the HTTP status
 	CostAfter  bool
 	DryRun     bool
-	WaitUpTo   time.Duration // 0: a denied request does not wait
+	WaitUpTo   time.Duration // 0 means that no request waits to be admitted
 	MaxWaiting int           // how many requests may wait at a time because of WaitUpTo
 	Headers    Headers
 	OnDenied   any // a handler of the framework's type; may be nil
@@ -31,7 +31,7 @@ type Settings struct {
 	given map[string]bool // the names of the options that were given
 }
 
-// A AlsoLimit is another limiter that decides together with the limiter of the middleware, as the
+// An AlsoLimit is another limiter that decides together with the limiter of the middleware, as the
 // option AlsoLimit describes. Its Settings contain only Cost, Fallback and LimiterFor.
 type AlsoLimit struct {
 	Limiter  *core.Limiter
@@ -41,14 +41,14 @@ type AlsoLimit struct {
 
 // Headers says which headers about the limit a response has, and how they are written.
 type Headers struct {
-	Sets     uint8  // a guard.HeaderSet; 0 without headers
+	Sets     uint8  // a guard.HeaderSet; 0 means no headers about the limit, and no Retry-After
 	Names    *Names // the names of the set XRateLimit
 	OnDenial bool   // only denials have headers
 	Delta    bool   // X-RateLimit-Reset is in seconds from now
 	Expose   bool   // the headers are listed in Access-Control-Expose-Headers
 
 	Jitter   float64       // the share of a wait by which RetryJitter may lengthen it
-	MaxRetry time.Duration // the longest Retry-After; 0 without a bound
+	MaxRetry time.Duration // the longest Retry-After, in whole seconds; 0 without a bound
 	Millis   bool          // Retry-After-Ms is sent as well
 }
 
@@ -64,7 +64,7 @@ func NewNames(prefix string) *Names {
 	return &Names{prefix, name("Limit"), name("Remaining"), name("Reset")}
 }
 
-// give records that the option has been given. It panics if the option was given before.
+// give records that the option is given. It panics if the option was given before.
 func (s *Settings) give(option string) {
 	if s.given[option] {
 		panic(fmt.Sprintf("guard: %s and %s: give it once", option, option))
@@ -75,7 +75,8 @@ func (s *Settings) give(option string) {
 	s.given[option] = true
 }
 
-// AddAlsoLimit adds the limiter of an AlsoLimit. It panics if that limiter has an option that only the whole middleware may have.
+// AddAlsoLimit adds the limiter of an AlsoLimit. It panics if that limiter has an option that only the
+// whole middleware may have.
 func (s *Settings) AddAlsoLimit(m AlsoLimit) {
 	for option := range m.Settings.given {
 		if option != "Cost" && option != "Fallback" && option != "LimiterFor" {
@@ -109,8 +110,8 @@ func Apply[O Option](s *Settings, opts []O) {
 	}
 }
 
-// Check panics if an option has no effect because of another one. xRateLimit is the bit of
-// guard.XRateLimit in Headers.Sets.
+// Check panics if two options cannot be combined, or if an option has no effect because another option is
+// missing. xRateLimit is the bit of guard.XRateLimit in Headers.Sets.
 func (s *Settings) Check(xRateLimit uint8) {
 	if s.given["NoHeaders"] {
 		for _, option := range []string{
@@ -134,10 +135,10 @@ func (s *Settings) Check(xRateLimit uint8) {
 	}
 }
 
-// MustFunc panics if missing is true: the option was given a nil function. does completes the
-// message, which says what the function should do.
-func MustFunc(missing bool, option, does string) {
+// MustFunc panics if missing is true, that is, if the function that was given to option is nil. purpose says
+// what such a function does, and becomes the end of the message.
+func MustFunc(missing bool, option, purpose string) {
 	if missing {
-		panic("guard: " + option + "(nil): want a function that " + does)
+		panic("guard: " + option + "(nil): want a function that " + purpose)
 	}
 }
