@@ -96,7 +96,7 @@ type composer struct {
 	form           Form
 	limits         []Limit
 	constants      int // the number of arguments that are constants, of all limits together
-	behind         int // the number of arguments of each call behind those of its limits: its constants, and one for each ban
+	behind         int // the number of arguments of each call behind those of its limits: one for each ban, and its own constants
 	reply          int // the number of integers that a plain decision replies for each limit
 	next, at, cost int // the index of the next limit to be added; where its constants begin in ARGV, and its cost in a call
 	included       map[*luaFile]bool
