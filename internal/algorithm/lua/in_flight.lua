@@ -25,8 +25,8 @@ local function in_flight(constants_at)
     ARGV[position] = ARGV[position] + 0
   end
 
-  -- A limit with slots never needs these three functions, because it makes no plain decision. But the composer needs
-  -- them.
+  -- These three functions are never reached, because a limit with slots makes no plain decision. But decide.lua
+  -- calls them, and the composer refuses the call of a function that does not exist.
   function limit.cost()
     return 0, 0
   end
@@ -81,7 +81,7 @@ local function in_flight(constants_at)
   function limit.act(key, now, task, all, units, given, _, _, handle, _, duration, _, _, _, _, foreign, x, y)
     local failure, hold_id, hold_end, none, more = nil, nil, nil, x, y
     local charges = task == '1' or task == '2'
-    if foreign and (task == '5' or charges) then -- the foreign value is removed, even if the call is denied: it may have no TTL
+    if foreign and (task == '5' or charges) then -- even if the call is denied, the value must not stay: it may have no TTL
       local done = redis.pcall('SET', key, '', 'PX', 1000)
       if all then
         failure = done.err
