@@ -22,8 +22,8 @@ const (
 type shard struct {
 	sync.Mutex
 	entries  map[string]*entry
-	latest   int64 // the latest instant that clamp has returned
-	capacity int   // the largest number of entries
+	latest   int64    // the latest instant that clamp has returned
+	capacity int      // the largest number of entries
 	list     []*entry // all entries, in no particular order
 	hand     int      // the index in list of the entry that is swept next
 
