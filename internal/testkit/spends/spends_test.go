@@ -11,7 +11,7 @@ func at(step int, instant, units int64) spends.Spend {
 	return spends.Spend{Units: units, Step: step, From: instant, Until: instant, Charged: step}
 }
 
-// held returns units that may be spent at any instant from from to until.
+// held returns units that may be spent at any instant between from and until.
 func held(step int, from, until, units int64) spends.Spend {
 	return spends.Spend{Units: units, Step: step, From: from, Until: until}
 }
