@@ -28,7 +28,7 @@ type Kind struct {
 	Aligns bool // windows can be aligned
 	Moves  bool // constants depend on the time; see Limit.ConstantsAt
 	Slots  bool // units are slots: they are held until the work has ended, and there is no rate
-	// Unleasable says why units cannot be leased. It is empty if they can.
+	// Unleasable is the reason why units cannot be leased, or "" if they can be leased.
 	Unleasable string
 
 	DefaultBurst func(count, period int64) int64 // the default capacity; nil if it is the count
@@ -62,13 +62,13 @@ func (k *Kind) Work(n int64) int64 {
 // arguments are chosen so that Lua mostly adds and compares: products of counts and times need more
 // than the 53 bits of a Lua number.
 type Evaluator interface {
-	// Evaluate returns the observation of a decision on n units at now, and whether it admits them.
-	// It charges nothing, but may remove expired values from s.
+	// Evaluate returns the observation of a decision on n units at now, and whether the limit admits
+	// them. It charges nothing, but may remove expired charges from s.
 	Evaluate(s *State, now, n int64) (o Observation, admits bool)
 	// Charge charges n units to s, whether they fit or not. o is the result of an Evaluate of s
 	// immediately before.
 	Charge(s *State, o Observation, n int64)
-	// Refund takes back n units that were charged under a handle, as far as the charge still
+	// Refund takes back a charge of n units, which is identified by its handle, as far as the charge still
 	// counts.
 	Refund(s *State, now, n int64, charged Handle)
 	// ResetAt returns the instant at which the full limit is available again.
@@ -81,7 +81,7 @@ type Evaluator interface {
 	Constants() []any
 	// Cost appends the arguments of the script for a cost of n units.
 	Cost(args []any, n int64) []any
-	// Valid reports whether o is an Observation that the script can reply.
+	// Valid reports whether the script can have replied o.
 	Valid(o Observation) bool
 
 	// Capacity returns the largest number of units that can be used at once, and the time in which
@@ -157,7 +157,7 @@ type State struct {
 	holds   *holds      // nil if nothing is held
 }
 
-// Seen returns a copy of s that can be adopted and evaluated without changing s.
+// Seen returns a copy of s. Evaluator.Adopt and Evaluate of the copy do not change s.
 func (s *State) Seen() State {
 	seen := *s
 	if s.log != nil {

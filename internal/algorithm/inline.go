@@ -192,7 +192,7 @@ type scope struct {
 	*strings.Builder
 
 	functions map[string]*luaFunction
-	values    map[string]string // of fields of limit, ban and script, and of constants_at
+	values    map[string]string // the values of the fields of limit, ban and script, and of constants_at
 	suffixes  map[string]string // what the endings _i and _b of names become
 	marks     map[string]bool   // whether the lines with a mark are written
 	parts     map[string][]luaLine
@@ -234,7 +234,7 @@ func (s *scope) text(l luaLine, tokens []token) string {
 		fields := t.text[len(name):]
 		if value, ok := s.values[t.text]; ok {
 			name, fields = value, ""
-			if strings.Contains(value, " ") { // it may stand within any expression
+			if strings.Contains(value, " ") { // the value may become a part of any expression
 				name = "(" + value + ")"
 			}
 		} else if name == "limit" || name == "ban" || name == "script" {

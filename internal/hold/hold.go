@@ -193,7 +193,7 @@ func (h *Hold) endInLeaseLocked(actual int64) bool {
 		return false
 	case !h.Reserved: // the units were charged to the lease
 		if actual == 0 {
-			h.lease.Give(h.N) // does nothing if the lease has been closed
+			h.lease.Give(h.N) // if the lease is closed, the units stay charged
 		}
 		return true
 	}

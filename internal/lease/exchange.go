@@ -23,7 +23,7 @@ type Leases struct {
 	hot    *hotKeys
 	now    func() Instant
 	take   TakeFunc
-	settle func([]*Closed) (failed []*Closed) // waits for the replies of Redis
+	settle func([]*Closed) (failed []*Closed) // settles leases, waits for the replies of Redis, and returns those that it could not settle
 	events Events
 
 	onlyCallers bool // see Config
@@ -380,7 +380,7 @@ func (ls *Leases) Drop(key string) {
 	}
 	ls.close(all, ls.now())
 	for _, h := range keys {
-		for !ls.onlyCallers && h.settling.Load() > 0 { // a settlement takes at most two calls to Redis
+		for !ls.onlyCallers && h.settling.Load() > 0 { // the Timeout of the limiter bounds each settlement
 			time.Sleep(time.Millisecond)
 		}
 	}
@@ -404,7 +404,7 @@ func (ls *Leases) Close() (lost Lost) {
 	}
 	ls.mu.Unlock()
 	ls.close(all, ls.now())
-	for ls.underWay.Load() > 0 { // each takes at most one call to Redis
+	for ls.underWay.Load() > 0 { // the Timeout of the limiter bounds each of their calls to Redis
 		time.Sleep(time.Millisecond)
 	}
 	ls.mu.Lock()

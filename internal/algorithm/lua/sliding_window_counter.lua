@@ -41,7 +41,7 @@ local function sliding_window_counter(constants_at)
     if not digits or opened < start - period then
       current, previous, opened, digits = 0, 0, instant, nil
     elseif opened < start then
-      previous = current -- not in one assignment: gopher-lua
+      previous = current -- not in one assignment, which gopher-lua would make in another order
       current, opened, digits = 0, instant, nil
     end
     local free = count - current - n

@@ -107,7 +107,7 @@ func Window(zone, unit string, t int64) (start, end int64) {
 	at := windowStart(t, minute) - map[string]int64{"day": 4, "week": 10, "month": 35}[unit]*24*60*minute
 	latest, offset := shown(at, loc, unit)
 	for {
-		if next, same := shown(at+60*minute, loc, unit); next == latest && same == offset { // nothing happens in this hour
+		if next, same := shown(at+60*minute, loc, unit); next == latest && same == offset { // within this hour, neither the number nor the offset changes
 			at += 60 * minute
 			continue
 		}
@@ -159,7 +159,7 @@ func shown(t int64, loc *time.Location, unit string) (number, offset int) {
 	case "month":
 		return year*12 + int(month), offset
 	case "week":
-		return (days + 3) / 7, offset // the epoch was a Thursday
+		return (days + 3) / 7, offset // day 0, 1970-01-01, was a Thursday
 	}
 	return days, offset
 }

@@ -1,7 +1,7 @@
 // Package model is an exact reference for the rate-limit algorithms. It follows their definitions
 // literally, in rational numbers and without rounding, so that property tests can compare the real
-// implementation with it. It shares no code with that implementation, and prefers obvious code to fast
-// code.
+// implementation with it. There is one exception: after a change of a bucket's rate, the model rounds as the
+// implementation does. The model shares no code with the implementation, and prefers obvious code to fast code.
 //
 // A Model is not safe for concurrent use. It keeps its state for ever, including which holds have expired. Redis
 // drops a key that is not needed any more, and forgets that. So a test that lets keys expire must not then turn
