@@ -43,7 +43,7 @@ func (s *State) Ban(now int64) Ban {
 	return Ban{At: now, Until: s.A}
 }
 
-// Begin begins a ban of s because of a denial at now. admitted is the instant from which on the limits would
+// Begin begins a ban of s because of a denial at now. admitted is the instant from which the limits would
 // admit the denied request. The ban does not end before admitted, unless it would be longer than MaxBan.
 func (b Bans) Begin(s *State, now, admitted int64) Ban {
 	if s.forgotten(now) {
@@ -91,7 +91,7 @@ func (banned) Usage(s *State, now int64) float64 {
 }
 
 // Bars reports whether the charges in s deny n units at now, without the held units. If so, from is the
-// instant from which on they would be admitted.
+// instant from which they would be admitted.
 func (m Limit) Bars(s *State, now, n int64) (from int64, denies bool) {
 	o, admits := m.Evaluate(s, now, n)
 	if admits {

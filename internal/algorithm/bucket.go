@@ -150,7 +150,7 @@ func (b *bucket) Charge(s *State, o Observation, n int64) {
 
 // keeps reports whether the debt that was observed keeps draining at the rate at which it was stored, even
 // if b charges more. That is so if that rate is faster than b's, and the debt is larger than b could have
-// admitted: other callers were told when such a debt has drained, and it must not take longer.
+// admitted: earlier callers got results that say when this debt will have drained, and it must not take longer.
 func (b *bucket) keeps(o Observation) bool { return o.C > 0 && o.C < o.A && o.A > b.maxDebt.w }
 
 // chargeExpired charges n units whose hold expired at now. The whole debt then drains at one rate: the

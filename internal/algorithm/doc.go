@@ -62,7 +62,7 @@
 //	more      adds units to a cost
 //	check     raises an error that the sender gets. Most limits have nothing to check
 //	evaluate  reads and checks the value, and says whether the cost fits
-//	when      returns the instant from which on the limit would admit what it denies
+//	when      returns the instant from which the limit would admit what it denies
 //	charge    charges a cost in addition to what evaluate has observed. The cost may be negative
 //	bound     returns the cost of units that are charged whether they fit or not
 //	needed    returns the instant until which the value is needed
@@ -122,7 +122,7 @@
 //     window, and among slots as a slot until it expires; then it is removed. A slot that expires more than
 //     400 days ahead is removed when another slot is taken.
 //   - A charge, a hold and a denial replace a foreign value, and set a TTL. Reset deletes it. Peek leaves
-//     it, unless units are held beside it or the limiter has slots. A call that ends or renews a hold that
+//     it, unless the key also holds units or the limiter has slots. A call that ends or renews a hold that
 //     is not there leaves it, too. Every call that finds a foreign ban deletes it.
 //   - There is one exception to all these rules: a value with an unknown version stays as it is, and the
 //     call returns an error. See check_version in lua/holds.lua.

@@ -19,8 +19,8 @@ import (
 // The units of a Kind with Slots are always held and never charged: a slot that expires is free. In
 // Redis, each call that takes slots has a record of its own; see lua/in_flight.lua.
 
-// holds has all holds of one limit of one key in memory. In Redis, the holds are a record beside the value
-// of the algorithm, and lua/holds.lua does what this file does.
+// holds has all holds of one limit of one key in memory. In Redis, the holds are a record at the same key as
+// the value of the algorithm, and lua/holds.lua does what this file does.
 type holds struct {
 	id   int64        // identifies these holds: if the state is lost, later holds of the key have another id
 	list []holdRecord // the holds that have not ended, sorted by expiry
@@ -101,8 +101,8 @@ func (a *Answer) Evaluate(l Evaluator, s *State, now, n int64) {
 	a.Observation, a.Admits = l.Evaluate(s, now, min(n, maxUnits)+a.Held) // min: the sum must not overflow
 }
 
-// Charge charges n units, which a must admit. If the limit is a queue, Charge also sets the largest free
-// place in a to the one that is left.
+// Charge charges n units, which a must admit. If the limit is a queue, Charge also updates the size of the
+// largest free place in a.
 func (m Limit) Charge(s *State, a *Answer, n int64) {
 	m.Evaluator.Charge(s, a.Observation, n)
 	if q, ok := m.Evaluator.(*queue); ok {

@@ -45,7 +45,7 @@ const maxFree = 128
 type queue struct {
 	bucket
 
-	longest int64 // the time of 2^37 units. Lua cannot count many more exactly
+	longest int64 // the time of 2^37 units: Lua computes the debt of units only up to 2^38
 }
 
 func newQueue(l Numbers) Evaluator {

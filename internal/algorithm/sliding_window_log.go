@@ -158,8 +158,8 @@ func (l *log) WithHeld(o Observation, n, held int64) Observation {
 	return o
 }
 
-// DeniedFor returns 0 if units are held: o.B is when the log will admit n units beside the held ones, but
-// these may be given back at any time, and the log may then admit n sooner.
+// DeniedFor returns 0 if units are held: o.B is when the log will admit n units in addition to the held ones. The
+// held units may be given back at any time, and the log may then admit n units sooner.
 func (l *log) DeniedFor(o Observation, n, held int64) int64 {
 	if held > 0 {
 		return 0

@@ -124,7 +124,7 @@ func (t *hotKeys) count(set *hotSet, hash uint64, key string, forLimits *limits.
 		since, decisions = tick, 1
 	case old>>(countBits+sinceBits) == tag:
 		decisions = min(decisions+1, 1<<countBits-1)
-	case decisions > 1: // the counter has another key, and keeps it as long as that key is requested more often
+	case decisions > 1: // the counter has another key, which keeps it while it is requested more often
 		tag = old >> (countBits + sinceBits)
 		decisions--
 	default:

@@ -118,7 +118,7 @@ func (s *shard) remove(e *entry) {
 	s.list = s.list[:last]
 }
 
-// resetAt returns the instant from which on all limits are available in full.
+// resetAt returns the instant from which all limits are available in full.
 func (e *entry) resetAt() int64 {
 	var at int64
 	for i, l := range e.limits.limits {

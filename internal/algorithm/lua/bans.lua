@@ -8,7 +8,7 @@
 -- Argument: 1 if a denial bans, otherwise 0. A call has one such argument for each ban.
 -- Operation '8', only for limiters with bans: it bans for as many microseconds as the call has units. With 0
 -- units it ends the ban. If `given` is 1, a ban that ends later stays as it is.
--- Replies, behind those of all limits, for each ban: 0 if the key is not banned, 1 if it was banned before the
+-- Replies, behind the replies of all limits, for each ban: 0 if the key is not banned, 1 if it was banned before the
 -- call, or 2 if the call has begun the ban by its denial; the instant; and the instant at which the ban ends.
 
 local function bans(limit, ban)
@@ -57,7 +57,7 @@ local function bans(limit, ban)
     return failure, until_then
   end
 
-  -- begin bans a key because of a denial. The ban does not end before `admitted_from`, the instant from which on
+  -- begin bans a key because of a denial. The ban does not end before `admitted_from`, the instant from which
   -- the limits that have denied would admit, unless it would be longer than ban.longest. begin returns 2, or 0 if
   -- Redis refuses the write: the call is then denied without a ban. It also returns the end of the ban.
   function ban.begin(key, now, admitted_from, level)
@@ -70,7 +70,7 @@ local function bans(limit, ban)
     return began, until_then
   end
 
-  -- bars returns the later one of two instants: `admitted_from`, and the instant from which on this limit would
+  -- bars returns the later one of two instants: `admitted_from`, and the instant from which this limit would
   -- admit what it has denied. If a denial does not ban, it returns `admitted_from`.
   function limit.bars(admitted_from, denial_bans, now, n, f, a, b, c, y)
     local later = admitted_from

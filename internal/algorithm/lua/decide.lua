@@ -65,7 +65,7 @@
 --                         nothing. The value is false if none is stored. For a log, the value is the newest
 --                         charge, and `records` is 1 if a record of holds is stored behind it
 --   when(now, n, f, a, b, c, y)
---                         the instant from which on the limit would admit what it denies now
+--                         the instant from which the limit would admit what it denies now
 --   charge(now, n, f, t, a, b, c, x, y, key, records)
 --                         the text to store, and for how long it is needed. A log writes by itself, and its
 --                         third result is an error of Redis or nil. The third result of a queue is nil, and
@@ -107,7 +107,7 @@ local function run(code, now, grace, reply)
     if spent > time_budget then code = code or 2 end
     -- EACH BAN
     local ban_b, ends_b, level_b = 0, 0, 0
-    local admitted_from_b = 0 -- the instant from which on the limits would admit that deny because of charged units
+    local admitted_from_b = 0 -- the instant from which the limits would admit that deny because of charged units
     local bans_b = ARGV[at + width - ban.flag] + 0 == 1
     if op <= '2' and (not code or code == 5) then
       ends_b, level_b = ban.read(KEYS[base + ban.key], now)

@@ -275,8 +275,8 @@ local function holds(limit)
     local due = given -- how many units a settlement charges
     if not taken and (expiry <= now or handle == id and expiry <= last_charged) then due = math.max(0, given - units) end
 
-    -- A foreign value is replaced if the call charges or holds units, or if units are held beside it. A settlement that
-    -- charges nothing leaves it.
+    -- A foreign value is replaced if the call charges or holds units, or if the key also has a record of held units. A
+    -- settlement that charges nothing leaves it.
     if foreign and (task == '1' or task == '2' or task == '0' and units + held > 0 or task == '3' and due > 0) then
       changed = true
       if limit.stores_log then

@@ -19,7 +19,7 @@
 -- Constants: the limit and the period.
 -- Cost: the units.
 -- Observed: a is the number of units in the window. If the limit admits, b is the number that the charge gets;
--- otherwise b is the instant from which on the limit would admit. c is the instant of the newest charge, or 0. x is the
+-- otherwise b is the instant from which the limit would admit. c is the instant of the newest charge, or 0. x is the
 -- largest w in the set, or 0. y is the number of the newest charge, or nil.
 
 -- count_powers returns how many units were charged at the instant `from` or later, in the entries for powers of two up

@@ -131,7 +131,7 @@ local function token_bucket(constants_at)
   -- So the result does not depend on which limiter finds the expired hold.
   -- If the units are charged by a settlement, the debt usually drains at the rate of this limit. But if the
   -- stored rate is faster, and the stored debt is larger than this limit could have admitted, the debt keeps the
-  -- stored rate, because other callers were told when it ends.
+  -- stored rate, because earlier callers got replies that say when it ends.
   function limit.forced(value, now, units, a, b, c, pace, expired)
     local present = limit.pace()
     local stored, drains, replaces, needs = present, nil, nil, nil

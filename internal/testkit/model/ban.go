@@ -41,7 +41,7 @@ func (b *bans) forget(now int64) {
 	}
 }
 
-// begin bans the key because of a denial. admitted is the instant from which on the denied call would be admitted.
+// begin bans the key because of a denial. admitted is the instant from which the denied call would be admitted.
 func (b *bans) begin(now, admitted int64) {
 	b.forget(now)
 	lasts := b.levels[min(b.count, len(b.levels)-1)]
@@ -59,7 +59,7 @@ func (m *Model) banned(now int64, out *Outcome) {
 }
 
 // counts reports whether a denial of n units bans. That is so if some limit would deny them even if nothing were held,
-// and if n is above the capacity of none. from is the instant from which on they would be admitted if nothing were held
+// and if n is above the capacity of none. from is the instant from which they would be admitted if nothing were held
 // and nothing else came.
 func (m *Model) counts(now, n int64) (from int64, bans bool) {
 	for i, l := range m.limits {
