@@ -166,7 +166,7 @@ func (b *bucket) chargeExpired(s *State, now, n int64) {
 		drains = s.C
 	}
 	if drains == b.rate {
-		force(b, s, now, n) // exact: at the rate of b nothing is rounded
+		force(b, s, now, n) // the time of n units at the rate of b is exact
 		return
 	}
 	left := stored.micros()

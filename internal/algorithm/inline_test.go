@@ -79,7 +79,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestComposed compares what stands in the place of lines.
+// TestComposed checks what the composer writes for a line.
 func TestComposed(t *testing.T) {
 	t.Parallel()
 	const file = `-- A file.
