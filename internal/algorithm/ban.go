@@ -2,21 +2,24 @@ package algorithm
 
 import "fmt"
 
-// MaxBan bounds the duration of a ban, in microseconds. A ban ends within a year, however large a debt
-// is. So a ban that a script has written is never foreign, even if the clock steps back by weeks.
+// MaxBan is the longest duration of a ban, in microseconds: a year. A denial may be because of a debt
+// that takes longer to drain, but its ban ends within a year all the same. So the end of a ban is never
+// more than 400 days ahead, even if the clock steps back by weeks, and the ban never counts as a foreign
+// value.
 const MaxBan = 365 * 24 * 3600 * 1_000_000
 
-// Bans has the durations of a key's successive bans, in microseconds; the last one is used again and
-// again. If Bans is empty, only Block bans. A limiter without bans has nil.
+// Bans has the durations of a key's successive bans, in microseconds: the first one for the first ban, and
+// so on. The last one is also the duration of all further bans. If Bans is empty but not nil, only Block
+// bans. A limiter without bans has nil.
 type Bans []int64
 
 // A Ban is a ban that a decision has found or begun. The zero Ban means that the key is not banned.
 type Ban struct {
-	At, Until int64
-	Began     bool // whether this decision has begun the ban
+	At, Until int64 // the instant of the decision, and the instant at which the ban ends
+	Began     bool  // whether this decision has begun the ban
 }
 
-// Observation returns b in the form of an Observation, from which the method Ban returns b again.
+// Observation returns an Observation that contains b. Its method Ban returns b again.
 func (b Ban) Observation() Observation {
 	o := Observation{At: b.At, A: b.Until}
 	if b.Began {
@@ -28,10 +31,11 @@ func (b Ban) Observation() Observation {
 // Ban returns the Ban whose method Observation returned o.
 func (o Observation) Ban() Ban { return Ban{At: o.At, Until: o.A, Began: o.B > 0} }
 
-// In memory, the ban of a key is a State: A is its end, B how many bans there were since the last time
-// all were forgotten, and C its duration. In Redis, lua/bans.lua does what this file does.
+// In memory, the ban of a key is a State. A is the end of the last ban. B is its level: how many denials
+// have banned the key since its bans were last forgotten. C is the duration of the last ban. In Redis,
+// lua/bans.lua does what this file does.
 
-// Ban returns the ban of s at now.
+// Ban returns the ban of s at now, or the zero Ban if it has ended.
 func (s *State) Ban(now int64) Ban {
 	if now >= s.A {
 		return Ban{}
@@ -39,8 +43,8 @@ func (s *State) Ban(now int64) Ban {
 	return Ban{At: now, Until: s.A}
 }
 
-// Begin bans s because of a denial at now. The ban lasts at least until the given instant, from which on
-// the denied request would be admitted.
+// Begin begins a ban of s because of a denial at now. admitted is the instant from which the limits would
+// admit the denied request. The ban does not end before admitted, unless it would be longer than MaxBan.
 func (b Bans) Begin(s *State, now, admitted int64) Ban {
 	if s.forgotten(now) {
 		s.B = 0
@@ -51,8 +55,8 @@ func (b Bans) Begin(s *State, now, admitted int64) Ban {
 	return Ban{At: now, Until: s.A, Began: true}
 }
 
-// Block bans s by hand for a duration. The level stays. If atLeast is set, neither a longer ban nor its
-// level ends sooner because of Block.
+// Block bans s by hand for a duration. The level stays as it is. If atLeast is set, a ban that ends later
+// is not shortened, and the level is not forgotten sooner.
 func (s *State) Block(now, lasts int64, atLeast bool) {
 	if s.forgotten(now) {
 		s.B, s.C = 0, 0
@@ -65,10 +69,12 @@ func (s *State) Block(now, lasts int64, atLeast bool) {
 	}
 }
 
-// forgotten reports whether nothing was denied after the last ban for as long as the ban lasted.
+// forgotten reports whether the bans of s are forgotten: as much time has passed since the end of the last
+// ban as that ban lasted, without another ban.
 func (s *State) forgotten(now int64) bool { return now >= s.A+s.C }
 
-// BanLimit is the limit to which the State of a ban belongs in memory. It never decides.
+// BanLimit is the limit of an entry in memory that stores a ban, so that it is kept and evicted like other
+// entries. BanLimit never decides.
 var BanLimit = Limit{Kind: &Kind{}, Evaluator: banned{}}
 
 type banned struct{ Evaluator }
@@ -76,7 +82,7 @@ type banned struct{ Evaluator }
 // ResetAt returns the instant at which the ban and its level are forgotten.
 func (banned) ResetAt(s *State) int64 { return s.A + s.C }
 
-// Usage makes banned keys the last ones to be evicted.
+// Usage returns at least 1, and 2 during the ban, so that banned keys are evicted last.
 func (banned) Usage(s *State, now int64) float64 {
 	if now < s.A {
 		return 2
@@ -84,8 +90,8 @@ func (banned) Usage(s *State, now int64) float64 {
 	return 1
 }
 
-// Bars returns the instant from which on n units would be admitted if only the charges in s counted. It
-// reports whether the charges alone deny them now.
+// Bars reports whether the charges in s deny n units at now, without the held units. If so, from is the
+// instant from which they would be admitted.
 func (m Limit) Bars(s *State, now, n int64) (from int64, denies bool) {
 	o, admits := m.Evaluate(s, now, n)
 	if admits {
@@ -94,7 +100,7 @@ func (m Limit) Bars(s *State, now, n int64) (from int64, denies bool) {
 	return o.At + m.Outcome(o, n, false, false).RetryAfter, true
 }
 
-// DecodeBan decodes the next ban in the part of a reply about bans, and returns the rest.
+// DecodeBan decodes the first ban in n, the part of a reply about bans, and returns the rest of n.
 func DecodeBan(n []int64) (b Ban, rest []int64, err error) {
 	if rest = n[banReplyLen:]; n[0] == 0 {
 		return b, rest, nil

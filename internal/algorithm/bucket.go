@@ -9,10 +9,12 @@ import (
 
 var bucketLua = readLua("token_bucket", bansLua)
 
-// TokenBucket and GCRA, and LeakyBucket, are the three bucket algorithms. They decide alike and
-// store alike: the one instant at which the full capacity is available again. GCRA calls it the
-// theoretical arrival time; a token bucket is full then, and a leaky bucket empty. A leaky bucket
-// also delays what it admits, and has another default capacity: see queue.go.
+// TokenBucket and GCRA are two names of one algorithm. Both store one instant: when the full capacity is
+// available again. GCRA calls it the theoretical arrival time. A token bucket is full of tokens then.
+//
+// LeakyBucket, in queue.go, is the third bucket algorithm. It decides and stores alike: its queue is empty at
+// the instant that is stored. It also delays the requests that it admits, can give back places, and has
+// another default capacity.
 var (
 	TokenBucket = &Kind{
 		Name: "token_bucket", Tag: "token", Bursts: true, Debt: true, Validate: validateBucket, New: newBucket,
@@ -24,8 +26,8 @@ var (
 	}
 )
 
-// maxDrainYears bounds the time in which a full bucket drains: beyond it microseconds since the
-// epoch would not be exact in Redis.
+// maxDrainYears bounds the time in which the debt of the whole capacity drains. After a longer time, the
+// instant at which the debt ends, in microseconds since the Unix epoch, might not be exact in Redis.
 const maxDrainYears = 100
 
 func validateBucket(l Numbers) error {
@@ -37,11 +39,11 @@ func validateBucket(l Numbers) error {
 	return nil
 }
 
-// drainedInOneSecond returns the units that drain in one second, from 1 to 1e9: the default
-// capacity of a leaky bucket.
+// drainedInOneSecond returns how many units drain in one second, but at least 1 and at most 1e9. It is the
+// default capacity of a leaky bucket.
 func drainedInOneSecond(count, period int64) int64 {
 	if count < 1 || period < 1 {
-		return 1 // the rate is refused elsewhere
+		return 1 // an invalid rate, which is refused elsewhere
 	}
 	hi, lo := bits.Mul64(uint64(count), 1_000_000)
 	if hi >= uint64(period) {
@@ -51,21 +53,22 @@ func drainedInOneSecond(count, period int64) int64 {
 	return min(max(1, int64(n)), 1_000_000_000)
 }
 
-// A bucket decides for the bucket algorithms. It measures what is used as a debt: the time until
+// A bucket decides for [TokenBucket] and [GCRA]. It measures the used units as a debt: the time until
 // the full capacity is available again. A charge adds the time of its units to the debt, which
 // shrinks as time passes.
 //
-//	Observation  the debt: A whole microseconds and B parts of 1/q. It is above the
-//	             capacity if more was charged than fits, and huge if it is that or more.
-//	             Of what is stored at another rate, C is how long it still takes there;
-//	             else C is 0
-//	State        the instant at which the debt ends: A and B likewise. C is the rate at
-//	             which it is stored, as in bucket
+//	Observation  A and B are the debt: A whole microseconds and B parts of 1/q of a microsecond, see
+//	             ratio. The debt exceeds maxDebt if more was charged than fits, and A is huge if the debt is
+//	             too long to be exact. If the debt was stored at another rate than b's, C is the time until
+//	             it has drained at that rate; otherwise C is 0
+//	State        A and B are the instant at which the debt ends, in the same form. C is the rate at which
+//	             the debt drains, in the form of the field rate
+//	Handle       A and B are the instant at which the debt ended, just after the charge
 type bucket struct {
 	capacity int64
-	unit     ratio  // the time of one unit
-	unitCost span   // the same as a span
-	maxDebt  span   // the debt when nothing remains
+	unit     ratio  // the time in which one unit drains
+	unitCost span   // the same time as a span
+	maxDebt  span   // the time in which the capacity drains: the debt at which nothing remains
 	form     string // a version and the rate, with which a value in Redis begins; see lua/token_bucket.lua
 	period   int64
 	rate     int64 // units in a microsecond: the bits of a float64
@@ -84,7 +87,7 @@ func makeBucket(l Numbers) *bucket {
 	return b
 }
 
-// cost returns the debt that n units add, or huge.
+// cost returns the debt that n units add, which is at most huge.
 func (b *bucket) cost(n int64) span {
 	if n == 1 {
 		return b.unitCost
@@ -92,7 +95,7 @@ func (b *bucket) cost(n int64) span {
 	return b.unit.times(n)
 }
 
-// debt returns what remains at now of the debt of s.
+// debt returns how much of the debt of s has not drained at now.
 func (b *bucket) debt(s *State, now int64) span {
 	if s.A < now {
 		return span{}
@@ -100,8 +103,8 @@ func (b *bucket) debt(s *State, now int64) span {
 	return span{s.A - now, s.B}
 }
 
-// Evaluate restates what another rate has left. The units that are used stay used: they take
-// another time.
+// Evaluate observes the debt. If s was stored at another rate, Evaluate converts its debt to the rate of b:
+// the used units stay used, so the time in which they drain changes.
 func (b *bucket) Evaluate(s *State, now, n int64) (Observation, bool) {
 	debt, left := b.debt(s, now), int64(0)
 	if s.C != b.rate {
@@ -113,24 +116,28 @@ func (b *bucket) Evaluate(s *State, now, n int64) (Observation, bool) {
 	return o, admits
 }
 
-// observe returns what Evaluate does where a debt is at this rate.
+// observe returns the results of Evaluate for a debt at the rate of b.
 func (b *bucket) observe(debt span, now, n int64) (Observation, bool) {
 	admits := !b.maxDebt.less(b.unit.add(debt, b.cost(n)))
 	return Observation{At: now, A: debt.w, B: debt.f}, admits
 }
 
+// rate returns the units per microsecond that the field rate of a bucket, or State.C, has as bits.
 func rate(bits int64) float64 { return math.Float64frombits(uint64(bits)) }
 
-// up rounds a time up, by more than its own factors were rounded. So does Lua. It is at most huge.
+// up rounds a time up to whole microseconds. It first adds more than the products and quotients that led to
+// micros can have been rounded down, so that the result is never too short. The Lua file does the same.
+// The result is at most huge.
 func up(micros float64) int64 {
 	return int64(math.Ceil(min(micros*(1+1.0/(1<<50)), huge)))
 }
 
-// restated returns the time that units take at the rate to, if they take d at the rate from.
+// restated returns in which time some units drain at the rate to, if they drain in d at the rate from.
 func restated(d, from, to int64) int64 { return up(float64(d) * (rate(from) / rate(to))) }
 
-// Charge takes over what another rate has left, but for a faster one of which more is used than
-// this limit could have admitted: others were promised how that drains.
+// Charge charges n units. If s was stored at another rate, its whole debt drains at the rate of b from now
+// on. There is one exception, see keeps: the debt then keeps the rate at which it was stored, and the n
+// units drain at that rate, too.
 func (b *bucket) Charge(s *State, o Observation, n int64) {
 	end := b.ChargeHandle(o, n)
 	if b.keeps(o) {
@@ -141,11 +148,14 @@ func (b *bucket) Charge(s *State, o Observation, n int64) {
 	s.A, s.B = min(end.A, maxInstant-1), end.B
 }
 
+// keeps reports whether the debt that was observed keeps draining at the rate at which it was stored, even
+// if b charges more. That is so if that rate is faster than b's, and the debt is larger than b could have
+// admitted: earlier callers got results that say when this debt will have drained, and it must not take longer.
 func (b *bucket) keeps(o Observation) bool { return o.C > 0 && o.C < o.A && o.A > b.maxDebt.w }
 
-// chargeExpired charges n units whose hold expired at now. They drain, with what is stored, at the
-// fastest rate at which they were reserved, or at that of what is stored if it is faster. So it does
-// not matter whose decision it is that finds them.
+// chargeExpired charges n units whose hold expired at now. The whole debt then drains at one rate: the
+// fastest rate at which the held units were reserved, or the rate of the stored debt if there is a debt and
+// its rate is faster. So the result does not depend on which limiter finds the expired hold.
 func (b *bucket) chargeExpired(s *State, now, n int64) {
 	if n == 0 {
 		return
@@ -156,7 +166,7 @@ func (b *bucket) chargeExpired(s *State, now, n int64) {
 		drains = s.C
 	}
 	if drains == b.rate {
-		force(b, s, now, n) // without rounding
+		force(b, s, now, n) // the time of n units at the rate of b is exact
 		return
 	}
 	left := stored.micros()
@@ -166,8 +176,8 @@ func (b *bucket) chargeExpired(s *State, now, n int64) {
 	s.A, s.B, s.C = min(now+left+up(float64(n)/rate(drains)), maxInstant-1), 0, drains
 }
 
-// Refund reduces the debt only if the charge is the last: what drained since, and what others were
-// charged on top, cannot be told apart otherwise.
+// Refund reduces the debt only if the charge was the last one. After further charges it is not known how
+// many of the n units have drained already.
 func (b *bucket) Refund(s *State, now, n int64, id Handle) {
 	if id != (Handle{s.A, s.B}) || s.C != b.rate {
 		return
@@ -195,12 +205,13 @@ func (b *bucket) Valid(o Observation) bool {
 	return o.A >= 0 && o.A <= huge && o.B >= 0 && o.B < b.unit.q && o.C >= 0 && o.C < maxInstant
 }
 
-// ChargeHandle is the instant at which the debt ends with the charge.
+// ChargeHandle returns the instant at which the debt ends after the charge.
 func (b *bucket) ChargeHandle(o Observation, n int64) Handle {
 	debt := b.unit.add(span{o.A, o.B}, b.cost(n))
 	return Handle{o.At + debt.w, debt.f}
 }
 
+// WithHeld adds the debt of the held units. They drain at the rate at which Charge would make them drain.
 func (b *bucket) WithHeld(o Observation, _, held int64) Observation {
 	debt := b.unit.add(span{o.A, o.B}, b.cost(held))
 	left := int64(0)
@@ -210,8 +221,9 @@ func (b *bucket) WithHeld(o Observation, _, held int64) Observation {
 	return Observation{o.At, min(debt.w, huge), debt.f, left}
 }
 
-// drains returns in which time a part of the debt of o drains at the rate that is stored. Of a debt
-// that is huge it is not known what part that is: it returns the time of all.
+// drains returns in which time a debt, which is a part of the debt of o, drains at the rate at which o was
+// stored. If the debt of o is huge, it is not known how large that part is, and drains returns the time in
+// which the whole debt of o drains.
 func (o Observation) drains(debt int64) int64 {
 	switch {
 	case o.C == 0:
@@ -222,7 +234,8 @@ func (o Observation) drains(debt int64) int64 {
 	return up(float64(debt) * (float64(o.C) / float64(o.A)))
 }
 
-// DeniedFor goes by the faster of both rates: whoever charges next may restate.
+// DeniedFor assumes that the debt drains at the faster one of two rates, b's and the rate at which it was
+// stored: the next charge decides which of them applies.
 func (b *bucket) DeniedFor(o Observation, n, _ int64) int64 {
 	if o.C > o.A {
 		o.C = 0
@@ -230,15 +243,16 @@ func (b *bucket) DeniedFor(o Observation, n, _ int64) int64 {
 	return b.Outcome(o, n, false, false).RetryAfter
 }
 
-// Adopt has nothing to do: s says at which rate its debt drains.
+// Adopt does nothing: State.C says at which rate the debt drains.
 func (b *bucket) Adopt(*State, Evaluator, int64) {}
 
-// MaxCharge is all: Charge bounds when a debt ends.
+// MaxCharge returns n, because Charge bounds the instant at which the debt ends.
 func (b *bucket) MaxCharge(_ Observation, n int64) int64 { return n }
 
 func (b *bucket) Capacity() (units, window int64) { return b.capacity, b.maxDebt.micros() }
 
-// Outcome has all drain at the rate that is stored, until something is charged.
+// Outcome assumes that the debt drains at the rate at which it was stored, unless units were charged: then
+// it drains at the rate of b.
 func (b *bucket) Outcome(o Observation, n int64, admits, charged bool) Outcome {
 	debt := span{o.A, o.B}
 	var out Outcome
@@ -256,8 +270,8 @@ func (b *bucket) Outcome(o Observation, n int64, admits, charged bool) Outcome {
 	return out
 }
 
-// A ratio is the time of one unit, period/count microseconds, as p/q in lowest terms. Every sum of
-// such times is a multiple of 1/q, and so is exact as a [span].
+// A ratio is the time in which one unit drains, period/count microseconds, as the fraction p/q in lowest
+// terms. Every sum of such times is a multiple of 1/q of a microsecond, so a [span] represents it exactly.
 type ratio struct{ p, q int64 }
 
 func newRatio(count, period int64) ratio {
@@ -268,14 +282,14 @@ func newRatio(count, period int64) ratio {
 	}
 }
 
-// A span is an amount of time: w whole microseconds and f parts of 1/q, which are less than one.
+// A span is an amount of time: w whole microseconds and f parts of 1/q of a microsecond. f is less than q.
 type span struct{ w, f int64 }
 
-// huge stands for any time that is too long to be exact. It is longer than the maxDebt of any
-// bucket that is allowed.
+// huge, in microseconds, stands for every time that is too long for exact arithmetic. It is longer than the
+// maxDebt of every valid bucket.
 const huge = 1 << 60
 
-// times returns the time that n units take, or huge.
+// times returns the time in which n units drain. It is at most huge.
 func (r ratio) times(n int64) span {
 	hi, lo := bits.Mul64(uint64(n), uint64(r.p))
 	if hi >= uint64(r.q) {
@@ -288,7 +302,7 @@ func (r ratio) times(n int64) span {
 	return span{int64(w), int64(f)}
 }
 
-// units returns how many whole units take no longer than s, if that can be told.
+// units returns how many whole units drain within s. It is at most huge.
 func (r ratio) units(s span) int64 {
 	hi, lo := bits.Mul64(uint64(s.w), uint64(r.q))
 	lo, carry := bits.Add64(lo, uint64(s.f), 0)
@@ -299,6 +313,7 @@ func (r ratio) units(s span) int64 {
 	return int64(min(n, huge))
 }
 
+// add returns a+b.
 func (r ratio) add(a, b span) span {
 	s := span{a.w + b.w, a.f + b.f}
 	if s.f >= r.q {
@@ -307,7 +322,7 @@ func (r ratio) add(a, b span) span {
 	return s
 }
 
-// sub returns a-b, or zero where b is longer.
+// sub returns a-b, or zero if b is longer than a.
 func (r ratio) sub(a, b span) span {
 	if a.less(b) {
 		return span{}

@@ -4,19 +4,21 @@ import (
 	"github.com/redislimit/redislimit/internal/calendar"
 )
 
-// Calendar is a [FixedWindow] whose windows follow a calendar, such as the months in a time zone. Users
-// know both by one name.
+// Calendar is a [FixedWindow] whose windows follow a calendar, such as the months in a time zone. In
+// package core, both are called FixedWindow.
 var Calendar = &Kind{
 	Name: "calendar", Tag: "calendar", Moves: true, New: newCalendarWindow, Length: windowLength,
 	lua: readLua("calendar", fixedWindowLua),
 }
 
 // A calendarWindow decides for [Calendar]. The process sends the windows around its own time to Redis,
-// and the clock of Redis decides which of them counts.
+// and the clock of Redis decides which of them is the current one.
 //
-//	Observation  A the used units, B when the window was charged first, C how long after that it ends,
-//	             which is negative where Redis's clock has stepped back since by more than a window
-//	State        A the used units, B when the window was charged first, C its end
+//	Observation  A the used units. B the instant of the window's first charge, or of the decision if there
+//	             was none. C how long after B the window ends; it is negative if the clock of Redis has
+//	             stepped back since then by more than a window
+//	State        A the used units. B the instant of the window's first charge. C the end of the window
+//	Handle       A the instant of the window's first charge
 type calendarWindow struct {
 	fixedWindow
 
@@ -35,7 +37,7 @@ func (w *calendarWindow) Evaluate(s *State, now, n int64) (Observation, bool) {
 	around := w.calendar.Around(now)
 	used, opened, end := s.A, s.B, around.Next
 	switch {
-	case opened >= end: // held units are charged after others
+	case opened >= end: // now is before the stored window: a hold that expired earlier is charged after other units
 		end = s.C
 	case opened < around.Start || used == 0:
 		used, opened = 0, now
@@ -49,18 +51,21 @@ func (w *calendarWindow) Valid(o Observation) bool {
 	return used >= 0 && used < maxInstant && opened >= 0 && opened < maxInstant && end > o.At && end <= o.At+w.period
 }
 
-// Constants returns arbitrary windows, because the windows of a calendar depend on the time.
+// Constants returns the constants with windows that are all zero. Only the number of constants counts here,
+// because constantsAt returns the real ones.
 func (w *calendarWindow) Constants() []any { return w.constants(&calendar.Windows{}) }
 
 func (w *calendarWindow) constants(c *calendar.Windows) []any {
 	return []any{w.count, w.period, c.Before, c.Start, c.Next, c.End}
 }
 
+// constantsAt implements Limit.ConstantsAt.
 func (w *calendarWindow) constantsAt(now int64) (args []any, from, until int64) {
 	c := w.calendar.Around(now)
 	return w.constants(c), c.Start, c.Next
 }
 
+// windowLength is the Length of Calendar. It returns 0 if e does not decide for Calendar.
 func windowLength(e Evaluator, o Observation) int64 {
 	w, ok := e.(*calendarWindow)
 	if !ok {

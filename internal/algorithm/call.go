@@ -6,29 +6,31 @@ import (
 	"math/rand/v2"
 )
 
-// An Operation is what a store is called for, with its arguments. It applies to any limits.
+// An Operation is one operation on a key, with its arguments. It does not say which limits the key has.
 type Operation struct {
 	Op   Op
-	Bans bool  // a denial because of charged units bans the key; only for limiters with Bans
-	N    int64 // the number of units; for OpBlock the duration of the ban in microseconds
+	Bans bool  // whether a denial because of charged units bans the key; only for limiters with Bans
+	N    int64 // the number of units; for OpBlock, the duration of the ban in microseconds
 
 	Actual  int64 // for OpSettle: the actual cost
-	HoldID  int64 // for a call that holds units: the id of its holds; 0 means any id
+	HoldID  int64 // for OpReserve, and for slots: the id that the holds get; if 0, Append makes a new one
 	AtLeast bool  // for OpBlock: a ban that ends later stays as it is
 
 	// Handles has one handle for each limit. OpSettle, OpRefund, OpRenew and OpRelease are about the
-	// charges and holds of these handles. For a decision, the handles of the reply are written into
-	// Handles, unless it is nil. For OpReserve, A is the duration of the hold, unless it is 0.
+	// charges and holds that these handles identify. A decision writes the handles of its charges and
+	// holds into Handles, and OpRenew the handles of the renewed holds. Handles may be nil for a
+	// decision. For OpReserve, the A of a handle is the duration of the hold, in microseconds, or 0 for
+	// the duration that the limit has.
 	Handles []Handle
 }
 
-// NewHoldID returns a new id for holds. The id is no secret; it only tells holds apart.
+// NewHoldID returns a new id for holds. The id need not be secret, because it only distinguishes holds.
 func NewHoldID() int64 { return 1 + rand.Int64N(1<<48) }
 
-// Append appends the arguments of a call that is not a plain decision. holds has the duration of
-// holds of each limit; it is the same for all calls, so it takes memory only once.
+// Append appends the arguments of a call that is not a plain decision. holds has the HoldDuration of
+// each limit. The caller makes that slice once for all calls.
 func (c Operation) Append(args, holds []any) []any {
-	// No limit has room for more than maxInstant units, and Lua would round a larger number.
+	// Lua would round a number above maxInstant. No limit admits so many units anyway.
 	args = append(args, string(c.Op), min(c.N, maxInstant), c.third())
 	for i, hold := range holds {
 		var h Handle
@@ -65,25 +67,28 @@ func (c Operation) third() int64 {
 	}
 }
 
-// The number of integers in a reply. replyLen is for each limit, in the reply to a plain decision on a
-// key without holds. otherReplyLen is for each limit in the reply to any other call, and to any call
-// with a queue. banReplyLen is for each limiter with bans.
+// How many integers a reply has. The short form has replyLen for each limit, and the long form
+// otherReplyLen. A plain decision gets the short form, unless it finds holds, something unusual or a queue
+// with free places, or decides on a queue and other limits together. All other calls get the long form.
+// Behind the limits, either form has banReplyLen integers for each limiter with bans.
 const (
 	replyLen      = 5
 	otherReplyLen = 8
 	banReplyLen   = 3
 )
 
-// The first integer of a reply, if it is not 1 (admitted) or 0 (denied).
+// The first integer of a reply. In the short form, it is 1 if the first limit admits and 0 if it denies. In
+// the long form, it is 7 or 6 instead. In the short form, the values 2, 4 and 5 are about the whole call.
 const (
 	undone = 2 // nothing was done, because the call failed or the calls before it took too long
 	partly = 4 // the call failed after it had changed something
 	// 5: nothing was done, because the key is banned; see DecodeBan
-	otherReply = 6 // means 0, with otherReplyLen integers for each limit; 7 means 1 likewise
+	otherReply = 6 // the difference between the two forms: 6 means 0, and 7 means 1
 )
 
-// SplitReply splits the reply to several calls. It returns the part about the next call, which has
-// the given numbers of limits and of bans, the part about its bans, and the rest.
+// SplitReply splits the reply to several calls. It returns the part about the limits of the first call, the
+// part about its bans, and the rest. limits is how many limits that call has, and bans how many of its
+// limiters have bans.
 func SplitReply(reply []int64, limits, bans int) (next, banned, rest []int64, err error) {
 	size := replyLen * limits
 	if len(reply) > 0 && reply[0] >= otherReply {
@@ -99,18 +104,18 @@ func SplitReply(reply []int64, limits, bans int) (next, banned, rest []int64, er
 // Undone reports whether reply, the reply to one of several calls, says that nothing was done.
 func Undone(reply []int64) bool { return len(reply) > 0 && reply[0] == undone }
 
-// ErrPartly is the error of a call that failed after it had changed something. Such a call must not
-// be repeated.
+// ErrPartly is the error of a call that failed after it had changed some of its limits. The call must
+// not be repeated.
 var ErrPartly = errors.New("redis has changed some of the limits, and failed then")
 
-// ErrReply is the error of a reply that the scripts never give. It concerns one call, and says
-// nothing about the server.
+// ErrReply is the error of a reply that the scripts never give. It concerns only the call that got the
+// reply, and does not mean that the server is unavailable.
 var ErrReply = errors.New("unexpected reply from redis")
 
-// DecodeReply decodes the reply to one call, as SplitReply returns it. It returns an error for a
-// reply that the script never gives, because a faulty proxy or another version of this library
-// might give one. For a decision, it writes the answers to answers. For a charge or a hold, it
-// writes the handles to call.Handles, unless that is nil.
+// DecodeReply decodes the reply to one call, as SplitReply returns it. It checks the reply, because it may
+// come from a faulty proxy, and returns ErrReply if the script never gives such a reply. For a decision,
+// DecodeReply writes the answer of each limit to answers. Unless call.Handles is nil, it writes the handles
+// of charges and holds to call.Handles.
 func DecodeReply(reply []int64, call Operation, limits []Limit, answers []Answer) error {
 	each := len(reply) / len(limits)
 	switch {
@@ -131,11 +136,11 @@ func DecodeReply(reply []int64, call Operation, limits []Limit, answers []Answer
 		o := Observation{At: n[1], A: n[2], B: n[3], C: n[4]}
 		valid := !decides || o.At >= 0 && o.At < maxInstant
 		if m.Delays {
-			if each == replyLen { // no place is free
+			if each == replyLen { // there are no free places: in the short form, C is the epoch instead
 				handle.A, o.C = o.C, 0
 			}
 			valid = valid && o.C >= 0 && max(o.C, held) < 1<<packed
-			o.C, held = pack(o.C, held), 0 // the largest free place
+			o.C, held = pack(o.C, held), 0 // a queue has its largest free place where other limits have their held units
 		}
 		if done < 0 || done > 1 || !valid || decides && !m.Valid(o) || min(held, handle.A, handle.B) < 0 || held >= maxInstant {
 			return fmt.Errorf("%w: %v", ErrReply, n)
@@ -150,12 +155,12 @@ func DecodeReply(reply []int64, call Operation, limits []Limit, answers []Answer
 	return nil
 }
 
-// setHandle sets h to the handle of the charge or hold that call has made after o. replied is the
-// handle in the reply.
+// setHandle sets h to the handle of the charge or hold that call has made after it observed o. If call has
+// made none, h stays as it is. replied is the handle in the reply.
 func (m Limit) setHandle(h *Handle, call Operation, o Observation, replied Handle) {
 	q, queues := m.Evaluator.(*queue)
 	switch {
-	case m.Slots: // the zero Handle if they were lost
+	case m.Slots: // replied is the zero Handle if the slots are lost
 		*h = replied
 	case queues && (call.Op == OpCharge || call.Op == OpReserve):
 		*h = q.handle(o, call.N, replied.A)

@@ -2,8 +2,8 @@ package algorithm
 
 var fixedWindowLua = readLua("fixed_window", bansLua)
 
-// FixedWindow counts the units in windows, which begin with the first admitted request, or at
-// multiples of the period if they are aligned.
+// FixedWindow counts the units in windows. A window begins with the first charge after the window before
+// has ended. Aligned windows begin at multiples of the period since the Unix epoch instead.
 var FixedWindow = &Kind{
 	Name: "fixed_window", Tag: "fixed", Aligns: true, New: newFixedWindow,
 	lua: fixedWindowLua,
@@ -11,8 +11,10 @@ var FixedWindow = &Kind{
 
 // A fixedWindow decides for [FixedWindow].
 //
-//	Observation  A the used units, B when the window was charged first, C how long after that the window ends
-//	State        A the used units, B when the window was charged first, C when the window ends
+//	Observation  A the used units. B the instant of the window's first charge, or of the decision if there
+//	             was none. C how long after B the window ends
+//	State        A the used units. B the instant of the window's first charge. C the end of the window
+//	Handle       A the instant of the window's first charge
 type fixedWindow struct {
 	count, period int64
 	aligned       bool
@@ -31,8 +33,7 @@ func (w *fixedWindow) Evaluate(s *State, now, n int64) (Observation, bool) {
 	return Observation{At: now, A: used, B: opened, C: end - opened}, fits
 }
 
-// length returns how long a window lasts that is charged first at opened. An aligned window began
-// at the last multiple of the period.
+// length returns how long a window lasts after its first charge, if that is at opened.
 func (w *fixedWindow) length(opened int64) int64 {
 	if w.aligned {
 		return w.period - opened%w.period
@@ -44,7 +45,7 @@ func (w *fixedWindow) Charge(s *State, o Observation, n int64) {
 	s.A, s.B, s.C = o.A+n, o.B, end(o)
 }
 
-// end returns the end of the window that was observed.
+// end returns the end of the window that o has observed.
 func end(o Observation) int64 { return o.B + o.C }
 
 func (w *fixedWindow) Refund(s *State, _, n int64, window Handle) {
@@ -75,7 +76,8 @@ func (w *fixedWindow) Constants() []any {
 	return []any{w.count, w.period, form}
 }
 
-// Cost adds what a cost of n asks for. A cost above the limit is sent as limit + 1: the answer is the same, and no sum overflows.
+// Cost appends n. A cost above the limit is sent as the limit plus 1: the answer is the same, and no sum in Lua
+// becomes too large.
 func (w *fixedWindow) Cost(args []any, n int64) []any { return append(args, min(n, w.count+1)) }
 
 func (w *fixedWindow) Valid(o Observation) bool {
@@ -83,7 +85,8 @@ func (w *fixedWindow) Valid(o Observation) bool {
 	return used >= 0 && used < maxInstant && opened >= 0 && opened < maxInstant && length > 0 && length <= w.period && end(o) > o.At
 }
 
-// ChargeHandle is the instant at which the window was charged first: after a reset it is another.
+// ChargeHandle returns the instant of the window's first charge. After a reset that instant is another one,
+// so Refund does not take back from a window that was opened after the reset.
 func (w *fixedWindow) ChargeHandle(o Observation, _ int64) Handle { return Handle{A: o.B} }
 
 func (w *fixedWindow) WithHeld(o Observation, _, held int64) Observation {
@@ -91,6 +94,7 @@ func (w *fixedWindow) WithHeld(o Observation, _, held int64) Observation {
 	return o
 }
 
+// DeniedFor returns 0 if n units would be admitted without the held units.
 func (w *fixedWindow) DeniedFor(o Observation, n, _ int64) int64 {
 	if o.A+n <= w.count {
 		return 0
@@ -98,9 +102,10 @@ func (w *fixedWindow) DeniedFor(o Observation, n, _ int64) int64 {
 	return w.Outcome(o, n, false, false).RetryAfter
 }
 
-// Adopt has nothing to do: windows under one key are alike, and only their limits differ.
+// Adopt does nothing: the windows with one key are the same for all limits.
 func (w *fixedWindow) Adopt(*State, Evaluator, int64) {}
 
+// MaxCharge keeps the units of a window at most maxUnits: a value with more would be foreign in Redis.
 func (w *fixedWindow) MaxCharge(o Observation, n int64) int64 { return min(n, max(0, maxUnits-o.A)) }
 
 func (w *fixedWindow) Capacity() (units, window int64) { return w.count, w.period }

@@ -5,47 +5,49 @@ import (
 	"slices"
 )
 
-// A hold is a number of units that are admitted but not charged yet. They are charged when the hold is
-// settled, or else when it expires. Units that may be given back are held instead of charged, because a
-// charge could not be distinguished from later charges of other callers.
+// A hold is a number of units that are admitted but not charged yet. A settlement ends the hold and charges
+// the actual cost. If there is no settlement before the hold expires, all its units are charged then. Units
+// that may be given back are held instead of charged, because once they are charged, they cannot be
+// distinguished from what other callers charge later.
 //
 // A decision on n units admits if the algorithm would admit n and all held units together. So at any
-// decision, every unit that was spent before is either still held, or was charged at an instant that is
-// not before it was spent. That is why holds are as exact as charges.
+// decision, every unit that was spent before is either still held, or was charged at the instant at which it
+// was spent or later. That is why a limit with holds is as exact as one with charges only.
 //
-// Expiries are rounded up to multiples of a sixth of the duration, so that a key has few of them.
+// Expiries are rounded up to multiples of a sixth of the duration, so that a key has few different ones.
 //
-// The units of a Kind with Slots are always held and never charged: an expired slot is free. In
-// Redis each call then has a hold of its own; see lua/in_flight.lua.
+// The units of a Kind with Slots are always held and never charged: a slot that expires is free. In
+// Redis, each call that takes slots has a record of its own; see lua/in_flight.lua.
 
-// holds are all holds of one limit of one key. In Redis they are a record beside the value of the
-// algorithm, and lua/holds.lua does what this file does in memory.
+// holds has all holds of one limit of one key in memory. In Redis, the holds are a record at the same key as
+// the value of the algorithm, and lua/holds.lua does what this file does.
 type holds struct {
-	id   int64        // identifies these holds; after a loss of the state, new holds have another id
-	list []holdRecord // the holds that were not charged yet, sorted by expiry
+	id   int64        // identifies these holds: if the state is lost, later holds of the key have another id
+	list []holdRecord // the holds that have not ended, sorted by expiry
 	rate int64        // for a bucket, the fastest rate at which units were reserved; see State.C of bucket
 }
 
-// A holdRecord has all units that expire at the same instant, from any number of calls.
+// A holdRecord has all held units that expire at the same instant. They may be from several calls.
 type holdRecord struct{ expiry, n int64 }
 
-// An expiry is rounded up to a multiple of the duration divided by expirySteps.
+// expirySteps says how expiries are rounded: up to a multiple of the duration divided by expirySteps.
 const expirySteps = 6
 
-// MaxHold bounds the default duration of a hold, and MinHold every duration.
+// MaxHold is the longest default duration of a hold, and MinHold the shortest duration of any hold, in
+// microseconds.
 const (
 	MaxHold = 60_000_000
 	MinHold = 1_000_000
 )
 
 // DefaultHold returns how long units of a limit are held by default: the time in which a fully used
-// limit becomes available again, within bounds.
+// limit becomes available again, but at least MinHold and at most MaxHold.
 func DefaultHold(e Evaluator) int64 {
 	_, window := e.Capacity()
 	return max(MinHold, min(MaxHold, window))
 }
 
-// expiry returns the expiry of a hold of a duration that begins at now.
+// expiry returns the expiry of a hold that begins at now and lasts for a duration.
 func expiry(now, duration int64) int64 {
 	step := max(1, duration/expirySteps)
 	end := now + duration
@@ -53,15 +55,16 @@ func expiry(now, duration int64) int64 {
 }
 
 // MarkExpired returns the handles for an OpSettle that is sent to Redis. passed is how many
-// microseconds have passed, by the clocks of this process, since the reply that held the units. The
-// units are held for the given duration, or for the Hold of each limit if that is 0. Handles of
-// holds that must have expired get a negative expiry. So a hold that was charged when it expired is
-// not charged again, even if Redis has forgotten it and its clock has stepped back.
-func MarkExpired(members []Limit, handles []Handle, passed, duration int64) []Handle {
+// microseconds have passed, by the clocks of this process, since the reply by which the units are held. The
+// hold lasts for the given duration, or for the HoldDuration of each limit if duration is 0. If the hold must
+// have expired, its handle gets a negative expiry. Its units were then charged when it expired, and the
+// negative expiry makes sure that they are not charged again, even if Redis has forgotten the hold and its
+// clock has stepped back. MarkExpired does not change handles.
+func MarkExpired(limits []Limit, handles []Handle, passed, duration int64) []Handle {
 	var marked []Handle // a copy
-	for i, m := range members {
-		lasts := cmp.Or(duration, m.HoldDuration)
-		if m.Slots || m.Delays || passed <= lasts+lasts/expirySteps { // the expiry was rounded up
+	for i, limit := range limits {
+		lasts := cmp.Or(duration, limit.HoldDuration)
+		if limit.Slots || limit.Delays || passed <= lasts+lasts/expirySteps { // the expiry was rounded up by at most lasts/expirySteps
 			continue
 		}
 		if marked == nil {
@@ -86,7 +89,7 @@ func (s *State) held() int64 {
 	return sum
 }
 
-// Evaluate sets a to the answer of l to n units at now, counting held units as used.
+// Evaluate sets a to the answer of l to n units at now. It first charges the holds that have expired.
 func (a *Answer) Evaluate(l Evaluator, s *State, now, n int64) {
 	if s.holds == nil {
 		a.Observation, a.Admits = l.Evaluate(s, now, n)
@@ -98,8 +101,8 @@ func (a *Answer) Evaluate(l Evaluator, s *State, now, n int64) {
 	a.Observation, a.Admits = l.Evaluate(s, now, min(n, maxUnits)+a.Held) // min: the sum must not overflow
 }
 
-// Charge charges n units that a admits. If the limit is a queue, a then has the largest free place
-// that is left.
+// Charge charges n units, which a must admit. If the limit is a queue, Charge also updates the size of the
+// largest free place in a.
 func (m Limit) Charge(s *State, a *Answer, n int64) {
 	m.Evaluator.Charge(s, a.Observation, n)
 	if q, ok := m.Evaluator.(*queue); ok {
@@ -116,10 +119,11 @@ func (m Limit) Acquire(s *State, a *Answer, n int64) Handle {
 	return m.ChargeHandle(a.Observation, n)
 }
 
-// Expire charges the holds that have expired, in their order. Each is charged at its expiry, or at
-// the newest instant in s if that is later.
+// Expire charges the holds of s that have expired by now, in the order of their expiries. Each is charged at
+// its expiry.
 func (m Limit) Expire(s *State, now int64) { expire(m.Evaluator, s, now) }
 
+// expire is Expire for an Evaluator.
 func expire(l Evaluator, s *State, now int64) {
 	h := s.holds
 	if h == nil {
@@ -139,10 +143,10 @@ func expire(l Evaluator, s *State, now int64) {
 	}
 }
 
-// force charges n units at now, whether they fit or not.
+// force charges n units to s at now, whether they fit or not.
 func force(l Evaluator, s *State, now, n int64) {
 	if n == 0 {
-		return // the stored value may belong to other limits
+		return // a charge of 0 units could still rewrite the state, which may have been stored with other numbers
 	}
 	o, _ := l.Evaluate(s, now, 0)
 	if n = l.MaxCharge(o, n); n > 0 {
@@ -150,7 +154,7 @@ func force(l Evaluator, s *State, now, n int64) {
 	}
 }
 
-// Reserve holds n units of s, which Evaluate admitted at now, and returns their handle.
+// Reserve holds n units, which Evaluate must have admitted at now, and returns their handle.
 func (m Limit) Reserve(s *State, now, n int64) Handle {
 	if s.holds == nil {
 		s.holds = &holds{id: NewHoldID()}
@@ -166,6 +170,7 @@ func (m Limit) Reserve(s *State, now, n int64) Handle {
 	return Handle{s.holds.id, end}
 }
 
+// add adds n units to the hold that expires at expiry.
 func (s *State) add(expiry, n int64) {
 	i, found := s.find(expiry)
 	if !found {
@@ -174,12 +179,14 @@ func (s *State) add(expiry, n int64) {
 	s.holds.list[i].n += n
 }
 
+// find returns the index of the hold that expires at expiry, and true; or the index at which it would have to
+// be inserted, and false.
 func (s *State) find(expiry int64) (int, bool) {
 	return slices.BinarySearchFunc(s.holds.list, expiry, func(h holdRecord, expiry int64) int { return cmp.Compare(h.expiry, expiry) })
 }
 
-// take removes n units from the hold of a handle. It reports false if there is no such hold,
-// because it has expired or s was lost meanwhile.
+// take removes n units from the hold that handle identifies. It reports false if there is no such hold,
+// because it has expired or because the state of the key was lost since it began.
 func (s *State) take(handle Handle, n int64) bool {
 	if s.holds == nil || s.holds.id != handle.A {
 		return false
@@ -194,10 +201,10 @@ func (s *State) take(handle Handle, n int64) bool {
 	return true
 }
 
-// Settle ends the hold of a handle, which has n units, and charges actual units at now instead. If
-// the hold has expired, the n units were charged at that moment, so Settle charges only the excess.
-// It does not matter whether that charge is still stored. If the hold was lost, a Settle before its
-// expiry charges all actual units.
+// Settle ends the hold of n units that handle identifies, and charges actual units at now instead. If the
+// hold has expired, its n units were charged when it expired, so Settle charges only the units that actual
+// has more than n, whether or not the charge of the n units is still stored. If the state of the key was
+// lost before the hold expired, and now is before the expiry, Settle charges all actual units.
 func (m Limit) Settle(s *State, now, n, actual int64, handle Handle) {
 	m.Expire(s, now)
 	if !s.take(handle, n) && handle.B <= now {
@@ -209,9 +216,9 @@ func (m Limit) Settle(s *State, now, n, actual int64, handle Handle) {
 	}
 }
 
-// Renew moves n units from the hold of a handle to one that begins at now, and returns the new
-// handle. It reports false if the hold has ended. An expired hold can be renewed, too, unless
-// Expire was called before.
+// Renew moves n units from the hold that handle identifies to a hold that begins at now, and returns the
+// new handle. It reports false if the hold has ended. A hold that has expired has not ended until Expire is
+// called, so it can still be renewed.
 func (m Limit) Renew(s *State, now, n int64, handle Handle) (Handle, bool) {
 	if !s.take(handle, n) {
 		return Handle{}, false
@@ -219,7 +226,7 @@ func (m Limit) Renew(s *State, now, n int64, handle Handle) (Handle, bool) {
 	return m.Reserve(s, now, n), true
 }
 
-// Refund charges the expired holds and then calls Evaluator.Refund.
+// Refund charges the holds that have expired and then calls Evaluator.Refund.
 func (m Limit) Refund(s *State, now, n int64, charged Handle) {
 	m.Expire(s, now)
 	m.Evaluator.Refund(s, now, n, charged)
@@ -235,8 +242,8 @@ func (m Limit) Reset(s *State, now int64) bool {
 	return s.holds != nil
 }
 
-// ResetAt returns the instant at which the full limit is available again if all holds in s are
-// charged when they expire.
+// ResetAt returns an instant at which the full limit is certainly available again, even if all holds in s
+// are charged when they expire.
 func (m Limit) ResetAt(s *State) int64 {
 	at := m.Evaluator.ResetAt(s)
 	if s.holds == nil || len(s.holds.list) == 0 {
@@ -247,7 +254,7 @@ func (m Limit) ResetAt(s *State) int64 {
 		return at + up(float64(s.held())/rate(s.holds.rate))
 	}
 	_, window := m.Capacity()
-	return at + 2*window // at the latest
+	return at + 2*window // a sliding window counter needs that long; other windows need less
 }
 
 // Usage returns how much of the limit is used at now, from 0 to 1 or a little above.

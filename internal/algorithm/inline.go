@@ -8,36 +8,38 @@ import (
 	"strings"
 )
 
-// The Lua files are complete programs: luacheck reads each of them alone. A script has their lines,
-// except for what these four rules change:
+// Each Lua file is a complete program, which luacheck reads alone. A script consists of lines of these
+// files, which the composer changes by four rules:
 //
-//   - Lines of lua/decide.lua between EACH LIMIT and END stand once for each limit, and those between
-//     EACH BAN and END once for each limiter with bans. In them the names that end with _i get the
-//     number of the limit, and those that end with _b that of the ban.
-//   - A comment that names a part, such as PRELUDE, becomes that part. A line that ends with a mark,
-//     such as SEVERAL, stands only in those scripts to which the mark applies. See decide.lua.
+//   - The lines of lua/decide.lua between EACH LIMIT and END are repeated for each limit, and the lines
+//     between EACH BAN and END for each limiter with bans. In these lines, the ending _i of a name
+//     becomes the number of the limit, and the ending _b the number of the ban.
+//   - A comment that names a part, such as PRELUDE, becomes that part. A line that ends with ONLY and a
+//     mark, such as ONLY SEVERAL, is written only into the scripts to which the mark applies. See
+//     decide.lua.
 //   - A field of `limit`, `ban` or `script` becomes its value.
 //   - A line that calls a function of `limit` or `ban` becomes the body of that function, because real
 //     calls take Redis 15 to 28 % longer.
 //
-// Such a call is a whole line, the results of which are assigned to names, and the function has one
-// return, which is its last line. Whatever breaks the form of a file or of a call is refused with the
-// name of the file, the number of the line and the rule, when a program starts or composes a script.
-// TestRules refuses what the composer does not look for, such as an assignment to a parameter. It need
-// not look when a program starts: the files are part of the program, so they are those that were tested.
+// Such a call is a whole line, and its results are assigned to names. The called function has one return,
+// which is its last line. If a file or a call breaks one of these rules, the composer panics when the program
+// starts or composes a script. The message has the name of the file, the number of the line, and the rule.
+// The composer does not check rules such as that no function assigns to a parameter. TestRules checks those.
+// That is enough, because the files are part of the program, so they cannot change after the test.
 //
 //go:embed lua/*.lua
 var luaFiles embed.FS
 
-// A luaFile is one of the files, by its parts.
+// A luaFile has the parts of one of the files.
 type luaFile struct {
-	base              *luaFile  // what this file does not define, its limits have from there
-	shared, constants []luaLine // what stands in a script once; and what gives a limit's constants their names
-	fields            map[string]string
-	functions         map[string]*luaFunction
+	base      *luaFile  // the file from which the limits get the fields and functions that this file does not define
+	shared    []luaLine // the part that a script has once
+	constants []luaLine // the part that gives names to the constants of a limit
+	fields    map[string]string
+	functions map[string]*luaFunction
 }
 
-// A luaFunction is a function whose calls become its body.
+// A luaFunction is a function of a limit or a ban. Its calls become its body.
 type luaFunction struct {
 	parameters []string
 	body       []luaLine
@@ -48,18 +50,20 @@ type luaFunction struct {
 type luaLine struct {
 	file          string
 	number        int
-	code, comment string // code has no spaces around it, comment those before it
+	code, comment string // code has no spaces around it; comment begins with the spaces before it
 	tokens        []token
 }
 
-// A token is a name with its fields, a number, a string or a sign, and the spaces before it.
+// A token is a name with its fields, a number, a string or a sign. spaces has the spaces before it.
 type token struct{ spaces, text string }
 
+// refuse panics because l breaks a rule.
 func (l luaLine) refuse(rule string) {
 	panic(fmt.Sprintf("algorithm: lua/%s.lua:%d: %s", l.file, l.number, rule))
 }
 
-// readLua reads the file of a name. What it does not define, its limits have from base.
+// readLua reads and parses the Lua file of the given name. base, which may be nil, is the file from which its
+// limits get the fields and functions that this file does not define.
 func readLua(name string, base *luaFile) *luaFile {
 	text, err := luaFiles.ReadFile("lua/" + name + ".lua")
 	if err != nil {
@@ -68,8 +72,9 @@ func readLua(name string, base *luaFile) *luaFile {
 	return parseLua(name, string(text), base)
 }
 
-// parseLua reads a file: a comment and an empty line, then what is shared, and then the function of
-// the file's name. That begins with the constants of a limit. Its fields and functions follow.
+// parseLua parses a file. A file begins with a comment and an empty line. The shared part follows, and then
+// the function that has the name of the file. This function begins with the constants of a limit, which are
+// followed by the fields and functions of the limit.
 func parseLua(name, text string, base *luaFile) *luaFile {
 	f := &luaFile{base: base, fields: map[string]string{}, functions: map[string]*luaFunction{}}
 	if base != nil {
@@ -117,7 +122,7 @@ func (f *luaFile) addFunction(lines []luaLine) (end int) {
 	return end
 }
 
-// tokenize returns the lines of a file. Lines after a comma are one with that before.
+// tokenize returns the lines of a file. A line that ends with a comma and the line after it become one.
 func tokenize(file, text string) (lines []luaLine) {
 	number, line := 0, ""
 	for next := range strings.Lines(text) {
@@ -146,8 +151,8 @@ func tokenize(file, text string) (lines []luaLine) {
 	return lines
 }
 
-// tokenSize returns the length of the token with which text begins. A name has its fields, and a sign
-// is one character. TestRules refuses tokens for which that is wrong.
+// tokenSize returns the length of the token with which text begins. The fields of a name belong to its token,
+// and a sign is always one character. TestRules refuses text for which this is wrong.
 func tokenSize(text string) int {
 	behind := strings.TrimLeft(text, "._0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
 	if text[0] == '\'' {
@@ -156,7 +161,8 @@ func tokenSize(text string) int {
 	return max(1, len(text)-len(behind))
 }
 
-// split returns the parts of a list that commas separate, or nil if a bracket is closed that it does not open.
+// split splits a list at its commas, but not within brackets. It returns nil if the list closes a bracket that
+// it does not open.
 func split(list []token) (parts [][]token) {
 	depth, start := 0, 0
 	for i, t := range list {
@@ -180,20 +186,21 @@ func split(list []token) (parts [][]token) {
 	return append(parts, list[start:])
 }
 
-// A scope is where lines are written: in a script, for one of its limits or bans, or for a call.
+// A scope says how lines are written to a script: outside of its limits and bans, for one of its limits or
+// bans, or within a call.
 type scope struct {
 	*strings.Builder
 
 	functions map[string]*luaFunction
-	values    map[string]string // of fields of limit, ban and script, and of constants_at
-	suffixes  map[string]string // what the ends _i and _b of names become
-	marks     map[string]bool   // whether lines with a mark are written
+	values    map[string]string // the values of the fields of limit, ban and script, and of constants_at
+	suffixes  map[string]string // what the endings _i and _b of names become
+	marks     map[string]bool   // whether the lines with a mark are written
 	parts     map[string][]luaLine
-	each      map[string][]*scope // the limits and the bans
-	targets   []string            // of the call: where its function has these names, they get another
+	each      map[string][]*scope // the scopes of the limits, and those of the bans
+	targets   []string            // the names to which a call assigns its results; in the body of the function, such names get a _
 }
 
-// write writes lines by the rules above.
+// write writes lines, changed by the four rules.
 func (s *scope) write(lines []luaLine) {
 	for i := 0; i < len(lines); i++ {
 		l := lines[i]
@@ -218,7 +225,7 @@ func (s *scope) write(lines []luaLine) {
 	}
 }
 
-// text returns tokens of l, with names and fields replaced.
+// text returns the text of tokens, which are of l, with its names and fields replaced.
 func (s *scope) text(l luaLine, tokens []token) string {
 	var b strings.Builder
 	for _, t := range tokens {
@@ -227,7 +234,7 @@ func (s *scope) text(l luaLine, tokens []token) string {
 		fields := t.text[len(name):]
 		if value, ok := s.values[t.text]; ok {
 			name, fields = value, ""
-			if strings.Contains(value, " ") { // it may stand within any expression
+			if strings.Contains(value, " ") { // the value may become a part of any expression
 				name = "(" + value + ")"
 			}
 		} else if name == "limit" || name == "ban" || name == "script" {
@@ -245,7 +252,8 @@ func (s *scope) text(l luaLine, tokens []token) string {
 	return b.String()
 }
 
-// inline writes the body of the function that l calls. It reports false if l calls none.
+// inline writes the body of the function that l calls. It reports false, and writes nothing, if l calls no
+// function of a limit or a ban.
 func (s *scope) inline(l luaLine) bool {
 	at := slices.IndexFunc(l.tokens, func(t token) bool { return s.functions[t.text] != nil })
 	if at < 0 {
@@ -289,9 +297,9 @@ func (s *scope) inline(l luaLine) bool {
 	return true
 }
 
-// fit reports whether results can be assigned to so many targets. As in Lua, a result that is missing
-// is nil, and one too many is dropped. But neither may be a call: it would have any number of
-// results, or not be made.
+// fit reports whether results can be assigned to a number of targets. As in Lua, a missing result is nil, and
+// an extra result is dropped. If results are missing, the last one must not be a call, because a call could
+// return the missing ones. And an extra result must not contain a call, because the call would not be made.
 func fit(results []string, targets int) bool {
 	if n := len(results); n > targets {
 		return !strings.Contains(strings.Join(results[targets:], ""), "(")
@@ -301,7 +309,7 @@ func fit(results []string, targets int) bool {
 	return true
 }
 
-// list returns the texts of the parts of a list.
+// list splits tokens, which are of l, at their commas, and returns the texts of the parts.
 func (s *scope) list(l luaLine, tokens []token) (texts []string) {
 	for _, part := range split(tokens) {
 		texts = append(texts, strings.TrimLeft(s.text(l, part), " "))

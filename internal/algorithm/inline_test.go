@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// composed returns what the composer makes of lines that call functions of a file. It panics if the file breaks a rule.
+// composed returns the lines that the composer writes for lines that call functions of a file. It panics if the
+// file breaks a rule.
 func composed(file, lines string) string {
 	f := parseLua("file", file, nil)
 	checkRules("file", file, f)
@@ -19,7 +20,8 @@ func composed(file, lines string) string {
 	return s.String()
 }
 
-// TestRefused has the composer read what it cannot put together without a change of meaning.
+// TestRefused checks that the composer or checkRules refuses files and calls whose meaning would change in a
+// script.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	function := func(body string) string { return "-- A file.\n\nfunction limit.f(a, b)\n" + body + "end\n" }
@@ -77,7 +79,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestComposed compares what stands in the place of lines.
+// TestComposed checks what the composer writes for a line.
 func TestComposed(t *testing.T) {
 	t.Parallel()
 	const file = `-- A file.
@@ -146,7 +148,8 @@ end
 	}
 }
 
-// TestCompiles has Lua read the scripts of as many limits as there may be: a function has at most 200 variables, and shares 60.
+// TestCompiles compiles scripts of the largest number of limits: Lua refuses a function with more than 200 local
+// variables, or 60 variables of outer functions.
 func TestCompiles(t *testing.T) {
 	t.Parallel()
 	compiler, err := exec.LookPath("luac5.1")
@@ -174,7 +177,7 @@ func TestCompiles(t *testing.T) {
 	}
 }
 
-// TestLuacheck has luacheck read each file alone.
+// TestLuacheck runs luacheck on each file.
 func TestLuacheck(t *testing.T) {
 	t.Parallel()
 	checker, err := exec.LookPath("luacheck")

@@ -5,31 +5,47 @@ import (
 )
 
 // LeakyBucket is a bucket whose units have places in a queue. An admitted request waits for the turn of
-// its place. A place that is given back before its turn is free for the next request.
+// its place. If a place is given back before its turn, it becomes a free place, and a later request can
+// take it.
 var LeakyBucket = &Kind{
 	Name: "leaky_bucket", Tag: "leaky", Bursts: true, Debt: true, Validate: validateBucket, New: newQueue,
 	Delays: true, Unleasable: "its units are places in a queue", DefaultBurst: drainedInOneSecond,
 	lua: readLua("leaky_bucket", bucketLua),
 }
 
-// maxFree is the largest number of free places that a queue keeps. Further places that are given back
-// stay unused.
+// maxFree is the largest number of free places that a queue remembers. If there are more, the queue
+// forgets the free places nearest to its end. Nobody takes those units, and their turns pass unused.
 const maxFree = 128
 
-// A queue decides for [LeakyBucket]. Its epoch is the instant at which it was last empty or changed its
-// rate. Units are counted from the epoch, and a place consists of consecutive units. A place of another
-// epoch belongs to another queue. If a part of a free place is in the past, its last whole units stay free.
+// A queue decides for [LeakyBucket].
 //
-//	Observation  as a bucket's; C says more of free places, see unpack
-//	State        as a bucket's; C is the epoch. The log has the free places in order, each from unit `at` to
-//	             before unit `number`. No two of them touch, and none touches the end
-//	Handle       A the epoch, B the number of the unit after the place
+// The units of a queue have numbers, which begin with 0 at an instant that is called the epoch. A place
+// is a range of these numbers, and is free or taken. A free place that has begun loses the units that
+// have begun; its other units stay free.
 //
-// Times that are not multiples of a unit from the epoch are rounded down, all of them by the same amount.
+// A new epoch begins:
+//   - with a charge to an empty queue. The epoch is the instant of the charge.
+//   - if the rate of the limit changes while the queue is not empty; see Adopt.
+//   - with a charge to a queue whose end is more than `longest` after the epoch. The epoch is the instant of
+//     the charge.
+//
+// With a new epoch, the queue forgets its free places, and places that were taken before cannot be given
+// back any more.
+//
+//	Observation  A and B as in bucket: the time from now to the end of the queue. C is about free places:
+//	             see pack
+//	State        A and B as in bucket: the instant at which the queue ends. C is the epoch. log has the
+//	             free places in the order of their numbers. No two of them touch, and none touches the end
+//	             of the queue
+//	Handle       of a taken place: A the epoch, B the number of the first unit after the place
+//
+// The end of a queue need not be a whole number of units after the epoch, for example if the rate has
+// changed. The rest, which is less than a unit, is left out when times become numbers of units. The rest is
+// the same at every place, so it does not change the distances between places.
 type queue struct {
 	bucket
 
-	longest int64 // the longest epoch: Lua can count no more units
+	longest int64 // the time of 2^37 units: Lua computes the debt of units only up to 2^38
 }
 
 func newQueue(l Numbers) Evaluator {
@@ -37,23 +53,27 @@ func newQueue(l Numbers) Evaluator {
 	return &queue{*b, b.unit.times(1 << 37).w}
 }
 
-// pack returns the C of an Observation. It combines how many units before the end of the queue the taken
-// place begins (0 for a place at the end), and the size of the largest free place.
+// pack returns the C of an Observation, which combines two numbers of units. If the cost takes a free
+// place, before is the distance from the beginning of that place to the end of the queue. Otherwise
+// before is 0, because the cost gets a new place at the end. largest is the size of the largest free place.
 func pack(before, largest int64) int64 { return before | largest<<packed }
 
+// unpack returns the two numbers that pack has combined.
 func unpack(c int64) (before, largest int64) { return c & (1<<packed - 1), c >> packed }
 
-// packed is the number of bits for a number of units, because a capacity is at most 1e9.
+// packed is the number of bits that pack uses for a number of units. 30 bits are enough, because a
+// capacity is at most 1e9.
 const packed = 30
 
-// units returns how many units there have been since the epoch, and how many of the last ones have not
-// begun at now.
+// units returns how many units there are between the epoch and the end of the queue, and how many of them
+// have not begun at now. These are the last ones.
 func (q *queue) units(s *State, now int64) (all, waiting int64) {
 	all = q.unit.units(q.unit.sub(span{s.A, s.B}, span{w: s.C}))
 	return all, q.unit.units(q.debt(s, now))
 }
 
-// waiting returns the parts of the free places of s, from the i-th on, that have not begun at now.
+// waiting returns the i-th free place without its units that have begun: those whose number is below
+// begun. If all of them have begun, the result is an empty place.
 func waiting(free logEntries, i int, begun int64) logEntry {
 	p := free[i]
 	p.at = min(max(p.at, begun), p.number)
@@ -98,7 +118,7 @@ func (q *queue) Charge(s *State, o Observation, n int64) {
 	}
 }
 
-// trim removes the parts of the free places of s that have begun.
+// trim removes the units that have begun from the free places of s. It returns what units returns.
 func (q *queue) trim(s *State, now int64) (all, left int64) {
 	all, left = q.units(s, now)
 	if s.log != nil {
@@ -110,7 +130,8 @@ func (q *queue) trim(s *State, now int64) (all, left int64) {
 	return all, left
 }
 
-// left returns the C of an Observation with the largest free place that remains after a charge.
+// left returns the C of an Observation after its charge to s: as c, but with the size of the largest free
+// place that is left.
 func (q *queue) left(s *State, c int64) int64 {
 	before, _ := unpack(c)
 	if before == 0 {
@@ -123,14 +144,16 @@ func (q *queue) left(s *State, c int64) int64 {
 	return pack(before, largest)
 }
 
-// handle returns the handle of the charge of n units that followed o, in an epoch.
+// handle returns the handle of the place that was taken by the charge of n units that followed o. epoch is
+// the epoch of the queue after the charge.
 func (q *queue) handle(o Observation, n, epoch int64) Handle {
 	before, _ := unpack(o.C)
 	end := q.unit.add(span{o.At + o.A, o.B}, q.unit.times(n))
 	return Handle{epoch, q.unit.units(q.unit.sub(q.unit.sub(end, span{w: epoch}), q.unit.times(before)))}
 }
 
-// Refund frees the place of a charge, unless its turn has begun or it belongs to another queue.
+// Refund makes the place of a charge a free place. It does nothing if the turn of the place has begun, or if
+// a new epoch has begun since the charge. If the place is at the end, the queue becomes shorter instead.
 func (q *queue) Refund(s *State, now, n int64, id Handle) {
 	all, _ := q.units(s, now)
 	if first := id.B - n; id.A != s.C || first < 0 || id.B > all || !q.unit.times(all-first).less(q.debt(s, now)) {
@@ -152,7 +175,7 @@ func (q *queue) Refund(s *State, now, n int64, id Handle) {
 			free = slices.Delete(free, j, j+1)
 		}
 	}
-	if last := free[len(free)-1]; last.number == all { // the free place is at the end, so the queue becomes shorter
+	if last := free[len(free)-1]; last.number == all { // the last free place touches the end: the queue becomes shorter
 		debt := q.unit.sub(q.debt(s, now), q.unit.times(last.number-last.at))
 		s.A, s.B = now+debt.w, debt.f
 		free = free[:len(free)-1]
@@ -174,7 +197,7 @@ func (q *queue) Outcome(o Observation, n int64, admits, charged bool) Outcome {
 	return out
 }
 
-// Valid reports whether an Observation is valid that DecodeReply has packed.
+// Valid reports whether o is valid. DecodeReply has checked and packed the two numbers in o.C.
 func (q *queue) Valid(o Observation) bool {
 	return o.C >= 0 && q.bucket.Valid(Observation{A: o.A, B: o.B})
 }
@@ -183,8 +206,9 @@ func (q *queue) DeniedFor(o Observation, n, _ int64) int64 {
 	return q.Outcome(o, n, false, false).RetryAfter
 }
 
-// Adopt begins a new epoch if the rate has changed. Taken places stay where they are, because their delays
-// were promised.
+// Adopt begins a new epoch if the rate has changed. The epoch is now, or 1 µs after the last epoch if that
+// is later, so that the two differ. The queue ends at the same instant as before (rounded up to a whole
+// microsecond), because delays were promised to the requests that wait.
 func (q *queue) Adopt(s *State, before Evaluator, now int64) {
 	if old, ok := before.(*queue); ok && old.unit != q.unit {
 		s.A, s.B = span{s.A, s.B}.micros(), 0

@@ -1,7 +1,7 @@
 package algorithm
 
-// Kinds are all algorithms. Package core makes limits only of these, and every suite and tool uses this
-// list, in this order. [Calendar] is a form of FixedWindow.
+// Kinds has all algorithms, except that [Calendar] is not in it: it is a form of FixedWindow. Package core
+// makes limits only of these algorithms, and every suite and tool uses this list, in this order.
 var Kinds = []*Kind{
 	FixedWindow,
 	SlidingWindowLog, SlidingWindowCounter,
@@ -10,6 +10,6 @@ var Kinds = []*Kind{
 	InFlight,
 }
 
-// versions are the versions of all strings that are stored. A string with any other version was written by a
-// newer version of this library.
+// versions has the letter and version with which each stored string begins, of all algorithms, bans and
+// holds. A string with another version was written by a newer version of this library.
 const versions = "B1 C1 F1 H1 W1 X1"

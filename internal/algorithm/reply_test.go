@@ -6,8 +6,8 @@ import (
 	"github.com/redislimit/redislimit/internal/algorithm"
 )
 
-// TestReplyBounds has a server reply with numbers of units for a LeakyBucket's free places: numbers from 2^30 on, which no limit
-// has, would be packed into the bits of another number, and are refused.
+// TestReplyBounds decodes replies about the free places of a LeakyBucket. Numbers of units from 2^30 on are refused:
+// no limit has so many, and they would be packed into the bits of another number.
 func TestReplyBounds(t *testing.T) {
 	t.Parallel()
 	leaky := algorithm.Limit{Kind: algorithm.LeakyBucket, Evaluator: algorithm.LeakyBucket.New(algorithm.Numbers{Count: 10, Period: 60_000_000, Burst: 10})}
@@ -24,12 +24,12 @@ func TestReplyBounds(t *testing.T) {
 	}
 }
 
-// TestAdopt has the numbers of a LeakyBucket change in memory: the place that is promised stays, and what a new rate makes of the
-// units begins an epoch of its own. Other algorithms keep their states as they are.
+// TestAdopt changes the numbers of a limit in memory. If the rate of a LeakyBucket changes, a new epoch begins, but the
+// queue ends when it was promised to. The states of other algorithms do not change.
 func TestAdopt(t *testing.T) {
 	t.Parallel()
 	const now = 1_800_000_000_000_000
-	for _, m := range members() {
+	for _, m := range everyLimit() {
 		numbers := func(count int64) algorithm.Evaluator {
 			return m.New(algorithm.Numbers{Count: count, Period: 60_000_000, Burst: count})
 		}

@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// checkRules panics, as the composer does, if a file breaks a rule without which the composer would
-// change the meaning of a function. It returns the names that the functions
-// declare, and those to which they assign the results of calls, with the lines.
+// checkRules panics, as the composer does, if a file breaks one of the rules that the composer does not check,
+// but without which it would change the meaning of a function. checkRules returns the names that the functions
+// of the file declare, and the names to which they assign the results of calls, each with its line.
 func checkRules(name, text string, f *luaFile) (inner map[string]luaLine) {
 	for _, l := range tokenize(name, text) {
 		if strings.HasPrefix(strings.TrimLeft(l.comment, " "), "--[") {
@@ -37,7 +37,7 @@ func checkRules(name, text string, f *luaFile) (inner map[string]luaLine) {
 	return inner
 }
 
-// checkFunction does this for a function, and adds its names.
+// checkFunction is checkRules for one function. It adds the names to inner.
 func checkFunction(g *luaFunction, inner map[string]luaLine) {
 	depth, nested, braces := 0, 0, 0
 	var last luaLine
@@ -101,7 +101,7 @@ func checkFunction(g *luaFunction, inner map[string]luaLine) {
 	}
 }
 
-// namesAfter returns the names with which tokens begin.
+// namesAfter returns the names with which tokens begin, separated by commas.
 func namesAfter(tokens []token) (names []string) {
 	for i, t := range tokens {
 		if i%2 == 1 && t.text != "," {
@@ -114,7 +114,8 @@ func namesAfter(tokens []token) (names []string) {
 	return names
 }
 
-// namesBefore returns the variables with which tokens end, without those of which a field is assigned to.
+// namesBefore returns the variables with which tokens end, separated by commas. If a field of a table is
+// among them, its table is left out.
 func namesBefore(tokens []token) (names []string) {
 	for {
 		end := len(tokens) - 1
@@ -139,8 +140,8 @@ func namesBefore(tokens []token) (names []string) {
 	}
 }
 
-// luaNames returns the names of the files that are put together, with holds last, because that gives functions
-// of prelude their values.
+// luaNames returns the names of the files that the composer puts together. holds is the last one, because it
+// assigns to variables of prelude.
 func luaNames(t *testing.T) (names []string) {
 	t.Helper()
 	entries, err := luaFiles.ReadDir("lua")
@@ -148,7 +149,7 @@ func luaNames(t *testing.T) (names []string) {
 		t.Fatal(err)
 	}
 	for _, e := range entries {
-		// These two stand before the files as they are.
+		// The texts of clock and undeclared stand before the others, unchanged.
 		if name := strings.TrimSuffix(e.Name(), ".lua"); name != "clock" && name != "undeclared" && name != "holds" {
 			names = append(names, name)
 		}
@@ -159,6 +160,7 @@ func luaNames(t *testing.T) (names []string) {
 	return names
 }
 
+// everyKind returns a limit of each algorithm.
 func everyKind() (all []Limit) {
 	for _, k := range append([]*Kind{Calendar}, Kinds...) {
 		all = append(all, Limit{Kind: k, Evaluator: k.New(Numbers{Count: 3, Period: 60_000_000, Burst: 3})})
@@ -166,7 +168,7 @@ func everyKind() (all []Limit) {
 	return all
 }
 
-// outerNames returns the names that lines declare outside of functions, with the lines.
+// outerNames returns the names that lines declare outside of functions, each with its line.
 func outerNames(lines []luaLine) map[string]luaLine {
 	outer, depth := map[string]luaLine{}, 0
 	for _, l := range lines {
@@ -192,8 +194,8 @@ func outerNames(lines []luaLine) map[string]luaLine {
 	return outer
 }
 
-// TestRules checks all files: each alone, and that what is put together does not take one variable for
-// another.
+// TestRules checks each file alone. It also checks that no two variables get confused because they have the same
+// name in files that the composer puts together.
 func TestRules(t *testing.T) {
 	t.Parallel()
 	shared := map[string]luaLine{}
@@ -229,8 +231,8 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// addShared adds the names that a file shares with all others. Two files may not share the same name,
-// but holds.lua gives functions that prelude.lua names their values.
+// addShared adds the names in the shared part of a file, and panics if another file has the same name in its
+// shared part. Only holds.lua may repeat such names, because it assigns to variables that prelude.lua declares.
 func addShared(shared map[string]luaLine, f *luaFile) {
 	for name, l := range outerNames(f.shared) {
 		if first, known := shared[name]; known && l.file != "holds" {
@@ -240,7 +242,7 @@ func addShared(shared map[string]luaLine, f *luaFile) {
 	}
 }
 
-// TestSharedNames has two files with a helper of the same name.
+// TestSharedNames checks that two files must not have the same name in their shared parts.
 func TestSharedNames(t *testing.T) {
 	t.Parallel()
 	shared := map[string]luaLine{}
@@ -252,7 +254,7 @@ func TestSharedNames(t *testing.T) {
 	}
 }
 
-// refusal returns what a call panics with, or "".
+// refusal returns the message with which call panics, or "" if it does not panic.
 func refusal(call func()) (refused string) {
 	defer func() {
 		if r := recover(); r != nil {

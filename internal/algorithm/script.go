@@ -11,8 +11,8 @@ import (
 )
 
 var (
-	// Clock is the text with which every script begins, and the only part that asks for the time:
-	// tests with a clock of their own replace it.
+	// Clock is the text with which every script begins. No other part of a script reads the time, so
+	// tests with a clock of their own replace Clock.
 	//
 	//go:embed lua/clock.lua
 	Clock string
@@ -25,8 +25,9 @@ var (
 	bansLua    = readLua("bans", holdsLua)
 )
 
-// MaxLimits bounds the limits of a limiter, and the limits and bans that several decide by
-// together: a Lua function has 200 variables, and queues take the most.
+// MaxLimits is the largest number of limits of a limiter, and of limits and bans of several limiters that
+// decide together. It is bounded because a Lua function may have 200 local variables. The limits of a
+// queue take the most of them.
 const MaxLimits = 12
 
 // A Limit is one of the limits of a limiter.
@@ -36,8 +37,8 @@ type Limit struct {
 	HoldDuration int64 // for how long its units are held, in microseconds
 }
 
-// ConstantsAt returns the constants of a script that is sent at now, by the clock of this process,
-// and from and until when they are the same.
+// ConstantsAt returns the constants of a script that is sent at now, by the clock of this process. A script
+// that is sent from the instant from on, and before until, has the same constants.
 func (m Limit) ConstantsAt(now int64) (args []any, from, until int64) {
 	if w, ok := m.Evaluator.(interface {
 		constantsAt(now int64) (args []any, from, until int64)
@@ -47,28 +48,29 @@ func (m Limit) ConstantsAt(now int64) (args []any, from, until int64) {
 	return m.Constants(), math.MinInt64, math.MaxInt64
 }
 
-// A Form is how a script is given constants and keys.
+// A Form says how a script gets its constants and keys.
 type Form struct {
-	// PerCallConstants: each decision has constants of its own, because its limits have other numbers. They are
-	// of the same kinds. Else the script has constants once, for all decisions.
+	// PerCallConstants means that each call has constants of its own. The limits of the calls are then of
+	// the same kinds, but have different numbers. Otherwise the script has constants once, for all calls.
 	PerCallConstants bool
-	// Undeclared: Redis does not know the keys as keys. They are the first arguments, and the last
-	// one is their number. So they may be in several hash slots of one server of a Cluster. Such a
-	// script is for several decisions: for one it could not reply the error.
+	// Undeclared means that the keys are passed to Redis as arguments: they are the first arguments, and
+	// the last argument is their number. So they may be in several hash slots of one server of a Cluster.
+	// Only scripts for several calls are undeclared.
 	Undeclared bool
-	// Groups say whose denial bans which key. They may be nil if no limiter has Bans.
+	// Groups says which limits belong to one limiter, and which limiters have bans. It may be nil if there
+	// are no bans.
 	Groups []Group
 }
 
-// A Group is the limits of one limiter, among all that a script decides on. To the script each limit
-// has a key and a cost of its own, whether it is one of several of a limiter, or its limiter decides
-// together with others: only bans belong to a Group. The keys of bans come after those of all limits.
+// A Group stands for one of the limiters that decide together in a script. Each limit in a script has a key
+// and a cost of its own, whichever limiter it belongs to. Only bans belong to a limiter. The keys of the
+// bans come after the keys of all limits.
 type Group struct {
-	Limits int // how many it has
+	Limits int // how many limits the limiter has
 	Bans   Bans
 }
 
-// Script returns the script of limits.
+// Script returns a script that decides on limits, which are those of all Groups in order.
 func Script(limits []Limit, f Form) string {
 	c := newComposer(limits, f)
 	for _, g := range c.form.Groups {
@@ -87,20 +89,20 @@ func Script(limits []Limit, f Form) string {
 	return c.String()
 }
 
-// A composer puts a script together.
+// A composer composes a script.
 type composer struct {
 	*scope // of the script
 
 	form           Form
 	limits         []Limit
-	constants      int // how many arguments the constants of all limits are
-	behind         int // how many arguments stand behind those of the limits in each call
-	reply          int // how many integers a plain decision replies for each limit
-	next, at, cost int // the next limit to be added; and the positions of its constants, and of its cost in a call
+	constants      int // the number of arguments that are constants, of all limits together
+	behind         int // the number of arguments of each call behind those of its limits: one for each ban, and its own constants
+	reply          int // the number of integers that a plain decision replies for each limit
+	next, at, cost int // the index of the next limit to be added; where its constants begin in ARGV, and its cost in a call
 	included       map[*luaFile]bool
 }
 
-// newComposer returns a composer to which the limits and bans are yet to be added.
+// newComposer returns a composer. The caller must add the limits and bans to it.
 func newComposer(limits []Limit, f Form) *composer {
 	c := &composer{form: f, limits: limits, reply: replyLen, at: 1, cost: 1, included: map[*luaFile]bool{bansLua: true}}
 	if f.Groups == nil {
@@ -120,7 +122,7 @@ func newComposer(limits []Limit, f Form) *composer {
 	}
 	zeros, first := banReplyLen*bans, 1+c.constants
 	if wide {
-		c.reply, zeros = otherReplyLen, 0 // a call that fails replies fewer
+		c.reply, zeros = otherReplyLen, 0 // a call that fails replies fewer integers, and no zero may be left behind its reply
 	}
 	if c.behind = bans; f.PerCallConstants {
 		first, c.behind = 1, bans+c.constants
@@ -143,7 +145,8 @@ func newComposer(limits []Limit, f Form) *composer {
 	return c
 }
 
-// add adds a limit or a ban with the functions of a file, and with values of its own.
+// add adds a limit or a ban, and returns its scope. The scope has the functions of a file, and the values of
+// the script with those in numbers.
 func (c *composer) add(each string, file *luaFile, numbers map[string]int) *scope {
 	s := *c.scope
 	s.functions, s.values, s.marks = file.functions, maps.Clone(c.values), maps.Clone(c.marks)
@@ -155,7 +158,7 @@ func (c *composer) add(each string, file *luaFile, numbers map[string]int) *scop
 	return &s
 }
 
-// addLimit adds the next limit, which is one of a group.
+// addLimit adds the next limit, which belongs to g.
 func (c *composer) addLimit(g Group) {
 	i, m := c.next, c.limits[c.next]
 	s := c.add("EACH LIMIT", m.lua, map[string]int{
@@ -170,7 +173,7 @@ func (c *composer) addLimit(g Group) {
 	if len(c.limits) == 1 {
 		s.suffixes["_i"] = ""
 	}
-	s.marks["BANS"] = len(g.Bans) > 0 && !m.Slots // slots never deny because of what is charged
+	s.marks["BANS"] = len(g.Bans) > 0 && !m.Slots // only a denial because of charged units bans, and slots are never charged
 	s.parts = map[string][]luaLine{"CONSTANTS": m.lua.constants}
 	if !m.Slots {
 		c.parts["HOLDS"] = holdsLua.shared
@@ -179,7 +182,7 @@ func (c *composer) addLimit(g Group) {
 	c.next, c.at, c.cost = i+1, c.at+len(m.Constants()), c.cost+len(m.Cost(nil, 0))
 }
 
-// include adds what a file shares to the script, once.
+// include adds the shared part of a file, and of its base, to the script, unless it has been added.
 func (c *composer) include(file *luaFile) {
 	if !c.included[file] {
 		c.included[file] = true
@@ -188,7 +191,7 @@ func (c *composer) include(file *luaFile) {
 	}
 }
 
-// addBan adds the bans of a group, whose limits have been added.
+// addBan adds the bans of a group. The limits of the group must have been added.
 func (c *composer) addBan(bans Bans) {
 	number := len(c.each["EACH BAN"]) + 1
 	s := c.add("EACH BAN", bansLua, map[string]int{"ban.longest": MaxBan, "ban.key": len(c.limits) + number, "ban.flag": c.behind - number + 1})
@@ -196,8 +199,8 @@ func (c *composer) addBan(bans Bans) {
 	s.suffixes = map[string]string{"_b": "_" + strconv.Itoa(number)}
 }
 
-// otherWidth is how many arguments a call takes that is no plain decision, and otherWidthEach how
-// many more for each limit. A renewal has one more for each, behind these.
+// A call that is not a plain decision has otherWidth arguments, and otherWidthEach more for each limit. A
+// renewal has one more for each limit, behind all of these.
 const (
 	otherWidth     = 3
 	otherWidthEach = 2

@@ -8,9 +8,9 @@ import (
 	"github.com/redislimit/redislimit/internal/algorithm"
 )
 
-// members returns a limit of every algorithm, at rates with and without fractions
-// of a microsecond.
-func members() []algorithm.Limit {
+// everyLimit returns limits of every algorithm. At some of their rates, the time of a unit is a whole number of
+// microseconds, and at others it is not.
+func everyLimit() []algorithm.Limit {
 	var all []algorithm.Limit
 	for _, k := range append(slices.Clone(algorithm.Kinds), algorithm.Calendar) {
 		for _, count := range []int64{3, 7, 90} {
@@ -25,8 +25,8 @@ func members() []algorithm.Limit {
 	return all
 }
 
-// FuzzDecodeReply decodes any reply: it is refused, or gives an Outcome within its
-// bounds. Neither panics.
+// FuzzDecodeReply decodes any reply. Either DecodeReply returns an error, or the Outcome of the reply is within its
+// bounds. Nothing panics.
 func FuzzDecodeReply(f *testing.F) {
 	f.Add([]byte(nil), int64(1))
 	f.Add(make([]byte, 8*5), int64(1))
@@ -48,7 +48,7 @@ func FuzzDecodeReply(f *testing.F) {
 		for i := range reply {
 			reply[i] = int64(binary.LittleEndian.Uint64(raw[8*i:]))
 		}
-		for _, m := range members() {
+		for _, m := range everyLimit() {
 			answers := make([]algorithm.Answer, 1)
 			if err := algorithm.DecodeReply(reply, algorithm.Operation{Op: algorithm.OpCharge, N: n, Handles: make([]algorithm.Handle, 1)}, []algorithm.Limit{m}, answers); err != nil {
 				continue

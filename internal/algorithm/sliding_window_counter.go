@@ -4,8 +4,9 @@ import (
 	"math/bits"
 )
 
-// SlidingWindowCounter counts the units in the current aligned window and in the one before. The
-// latter are weighted by the part of that window which lies within the last period.
+// SlidingWindowCounter counts the units in the current aligned window and in the window before. The units
+// of the window before count only in part: they are weighted by the fraction of that window that lies within
+// the last period.
 var SlidingWindowCounter = &Kind{
 	Name: "sliding_window_counter", Tag: "counter", New: newCounter,
 	lua: readLua("sliding_window_counter", bansLua),
@@ -13,17 +14,18 @@ var SlidingWindowCounter = &Kind{
 
 // A counter decides for [SlidingWindowCounter].
 //
-//	Observation, State  A the units in the current window, B those in the window
-//	                    before, C when the current window was charged first
+//	Observation  A the units in the current window, B the units in the window before, C the instant of the
+//	             first charge in the current window, or of the decision if there was none
+//	State        the same, for the window that was charged last and the window before that one
+//	Handle       A the instant of the first charge in the window
 type counter struct{ limit, period int64 }
 
 func newCounter(l Numbers) Evaluator { return &counter{limit: l.Count, period: l.Period} }
 
-// start returns the start of the window in which an instant is.
+// start returns the start of the window that contains an instant.
 func (c *counter) start(at int64) int64 { return at - at%c.period }
 
-// at returns the units in the window of now, those in the one before, and when the window of now
-// was charged first, or now.
+// at returns the Observation's A, B and C for the window that contains now.
 func (c *counter) at(s *State, now int64) (current, before, opened int64) {
 	start, stored := c.start(now), c.start(s.C)
 	switch {
@@ -43,8 +45,9 @@ func (c *counter) Evaluate(s *State, now, n int64) (Observation, bool) {
 
 func (c *counter) Charge(s *State, o Observation, n int64) { s.A, s.B, s.C = o.A+n, o.B, o.C }
 
-// Refund takes back from the window that was charged, while it is the current one: of the one
-// before it is not known whether it is the same, after a reset.
+// Refund takes units back only if the window that was charged is still the current one. For the window
+// before, the instant of its first charge is not stored, so a charge before a reset could not be
+// distinguished from a charge after it.
 func (c *counter) Refund(s *State, now, n int64, window Handle) {
 	if c.start(s.C) == c.start(now) && s.C == window.A {
 		s.A = max(0, s.A-n)
@@ -76,7 +79,8 @@ func (c *counter) Valid(o Observation) bool {
 	return current >= 0 && current <= 1<<31 && before >= 0 && before <= 1<<31 && opened >= 0 && c.start(opened) == c.start(o.At)
 }
 
-// ChargeHandle is the instant at which the window was charged first: after a reset it is another.
+// ChargeHandle returns the instant of the first charge in the window. After a reset that instant is another
+// one, so Refund does not take back from a window that was opened after the reset.
 func (c *counter) ChargeHandle(o Observation, _ int64) Handle { return Handle{A: o.C} }
 
 func (c *counter) WithHeld(o Observation, _, held int64) Observation {
@@ -84,13 +88,15 @@ func (c *counter) WithHeld(o Observation, _, held int64) Observation {
 	return o
 }
 
+// DeniedFor need not treat the held units apart: o does not count them, and fitsAt uses only what o counts.
 func (c *counter) DeniedFor(o Observation, n, _ int64) int64 {
 	return c.Outcome(o, n, false, false).RetryAfter
 }
 
-// Adopt has nothing to do: windows under one key are alike, and only their limits differ.
+// Adopt does nothing: the windows with one key are the same for all limits.
 func (c *counter) Adopt(*State, Evaluator, int64) {}
 
+// MaxCharge keeps the units of a window at most maxUnits: a value with more would be foreign in Redis.
 func (c *counter) MaxCharge(o Observation, n int64) int64 { return min(n, max(0, maxUnits-o.A)) }
 
 func (c *counter) Capacity() (units, window int64) { return c.limit, c.period }
@@ -107,7 +113,7 @@ func (c *counter) Outcome(o Observation, n int64, admits, charged bool) Outcome 
 	if charged {
 		current += n
 	}
-	left := c.start(o.At) + c.period - o.At // of the current window
+	left := c.start(o.At) + c.period - o.At // until the end of the current window
 	weight := divCeil(before, left, c.period)
 	out.Remaining = min(max(0, c.limit-current-weight), c.limit)
 	switch {
@@ -119,7 +125,8 @@ func (c *counter) Outcome(o Observation, n int64, admits, charged bool) Outcome 
 	return out
 }
 
-// fitsAt returns the first instant at which n units would fit if nothing else came.
+// fitsAt returns the first instant from o.At on at which n units fit if nothing else is charged. n must be
+// at most the limit.
 func (c *counter) fitsAt(o Observation, n int64) int64 {
 	current, before, start := o.A, o.B, c.start(o.At)
 	if free := c.limit - current - n; free >= 0 {
@@ -128,8 +135,8 @@ func (c *counter) fitsAt(o Observation, n int64) int64 {
 	return start + c.period + c.fadedAfter(current, c.limit-n)
 }
 
-// fadedAfter returns how long after the start of a window the units of the one before weigh no more
-// than free.
+// fadedAfter returns how long after the start of a window the units of the window before count as at most
+// free units.
 func (c *counter) fadedAfter(before, free int64) int64 {
 	if before <= free {
 		return 0
@@ -139,7 +146,7 @@ func (c *counter) fadedAfter(before, free int64) int64 {
 	return c.period - int64(covered)
 }
 
-// divCeil returns a*b/c rounded up, for b at most c.
+// divCeil returns a*b/c, rounded up. b must be at most c.
 func divCeil(a, b, c int64) int64 {
 	hi, lo := bits.Mul64(uint64(a), uint64(b))
 	q, rest := bits.Div64(hi, lo, uint64(c))

@@ -13,12 +13,12 @@ var SlidingWindowLog = &Kind{
 	work: workOfLog,
 }
 
-// maxLog is the largest count of a sliding window log, whose memory grows with the charges in its
-// window. The Lua file allows for units of up to 17 bits.
+// maxLog is the largest count of a sliding window log. It is bounded because the memory of a log grows
+// with the charges in its window. In Redis, the number of units of one charge has at most 17 bits.
 const maxLog = 100_000
 
-// workOfLog grows with the entries of a charge: one for each power of two in the units after its
-// first.
+// workOfLog is the Work of a decision on n units. It grows with the number of entries that the Lua file
+// stores for the charge: one for the first unit, and one for each bit that is set in n-1.
 func workOfLog(n int64) int64 {
 	if n <= 1 {
 		return 4
@@ -34,22 +34,29 @@ func validateLog(l Numbers) error {
 }
 
 // A log decides for [SlidingWindowLog]. Each charge has a number of its own: the instant of the
-// charge, or the next number after the newest charge's if that is later.
+// charge, or the number of the newest charge plus 1 if that is larger.
 //
-//	Observation  A the units in the window; B the number of the charge if the log admits,
-//	             and else the instant at which it will; C the instant of the newest charge
-//	State        A the sum of the units in its log
+//	Observation  A the units in the window. If the log admits, B is the number that the charge gets. If it
+//	             denies, B is the instant at which it will admit, but has no meaning if the units are more
+//	             than the limit, because it then never admits. C the instant of the newest charge, or 0
+//	State        A the sum of the units in log
+//	Handle       A the number of the charge
 type log struct{ limit, period int64 }
 
 func newLog(l Numbers) Evaluator { return &log{limit: l.Count, period: l.Period} }
 
-// A logEntry is one charge: its instant, its number and its units.
-type logEntry struct{ at, number, n int64 }
+// A logEntry is one charge of a log, or one free place of a queue.
+type logEntry struct {
+	at     int64 // in a log, the instant of the charge; in a queue, the number of the place's first unit
+	number int64 // in a log, the number of the charge; in a queue, the number of the first unit after the place
+	n      int64 // in a log, the units of the charge; not used in a queue
+}
 
-// logEntries are the charges in a log, the oldest first.
+// logEntries are the charges of a log, the oldest first, or the free places of a queue, the first one
+// first.
 type logEntries []logEntry
 
-// entries returns the charges in s.
+// entries returns the charges of a log, or the free places of a queue.
 func entries(s *State) logEntries {
 	if s.log == nil {
 		return nil
@@ -77,14 +84,14 @@ func (l *log) Evaluate(s *State, now, n int64) (Observation, bool) {
 	return o, admits
 }
 
-// admittedAt returns when the last of the n oldest units was admitted.
+// admittedAt returns the instant of the charge to which the n-th oldest unit belongs.
 func (l *log) admittedAt(log logEntries, n int64) int64 {
 	for _, e := range log {
 		if n -= e.n; n <= 0 {
 			return e.at
 		}
 	}
-	return 0 // not reached: there are at least n
+	return 0 // not reached: the log has at least n units
 }
 
 func (l *log) Charge(s *State, o Observation, n int64) {
@@ -132,11 +139,14 @@ func (l *log) Valid(o Observation) bool {
 	return o.A >= 0 && o.A < maxInstant && o.B >= 0 && o.B < maxInstant && o.C >= 0 && o.C <= o.At
 }
 
-// ChargeHandle is the number of the charge.
+// ChargeHandle returns the number of the charge.
 func (l *log) ChargeHandle(o Observation, _ int64) Handle { return Handle{A: o.B} }
 
-// WithHeld also sets when the log will admit n. Held units count as charged now, so if some must
-// leave the window first, that is in a period.
+// WithHeld adds the held units to those in the window. Each of them counts as charged at o.At.
+//
+// If the log denies, o.B need not change as long as n and the held units are together within the limit:
+// o was observed by a decision on both, so o.B is the instant at which enough charged units have left the
+// window. If they are above the limit, some held units must leave the window, too, which takes a period.
 func (l *log) WithHeld(o Observation, n, held int64) Observation {
 	if o.A+held+n > l.limit && held+n > l.limit {
 		o.B = o.At + l.period
@@ -148,7 +158,8 @@ func (l *log) WithHeld(o Observation, n, held int64) Observation {
 	return o
 }
 
-// DeniedFor is 0 while something is held: o tells only when the log admits n beside that.
+// DeniedFor returns 0 if units are held: o.B is when the log will admit n units in addition to the held ones. The
+// held units may be given back at any time, and the log may then admit n units sooner.
 func (l *log) DeniedFor(o Observation, n, held int64) int64 {
 	if held > 0 {
 		return 0
@@ -156,10 +167,11 @@ func (l *log) DeniedFor(o Observation, n, held int64) int64 {
 	return l.Outcome(o, n, false, false).RetryAfter
 }
 
-// Adopt has nothing to do: logs under one key have the same period, and only their limits differ.
+// Adopt does nothing: logs with the same key have the same period, and differ only in their limits.
 func (l *log) Adopt(*State, Evaluator, int64) {}
 
-// MaxCharge does not depend on l: what is charged may have been held under a larger limit.
+// MaxCharge is bounded by maxLog instead of the limit of l, because the units may have been held by a log
+// with the same key and a larger limit.
 func (l *log) MaxCharge(_ Observation, n int64) int64 { return min(n, maxLog) }
 
 func (l *log) Capacity() (units, window int64) { return l.limit, l.period }

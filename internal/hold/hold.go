@@ -1,8 +1,8 @@
-// Package hold manages what is held for a reservation until it ends: units that may be given back, and
-// slots.
+// Package hold manages the slots and the units that are held until a reservation ends. These units may be
+// given back.
 //
 //	hold.go   Hold: what one reservation holds, and how it ends
-//	renew.go  Renewer: renews what must not expire before its reservation ends, and notices what is lost
+//	renew.go  Renewer: renews what must not expire before its reservation ends, and notices lost slots
 package hold
 
 import (
@@ -15,36 +15,38 @@ import (
 	"github.com/redislimit/redislimit/internal/limits"
 )
 
-// A Keeper stores what is held: Redis, the memory of this process, or a stub.
+// A Keeper stores held units and slots: Redis, the memory of this process, or a stub.
 type Keeper interface {
 	// End carries out e once. ctx bounds only how long End waits for the reply.
 	End(ctx context.Context, e Ending) error
-	// Renew carries out each renewal once. It calls Begin and End of each, and returns after the last End.
+	// Renew carries out each renewal once. For each, it calls Begin, and then End if Begin has returned
+	// handles. It returns after the last End.
 	Renew(all []*Renewal)
 }
 
-// An Ending says how held or charged units end.
+// An Ending is an operation that ends what a reservation holds or has charged.
 type Ending struct {
 	Set     *limits.Set
 	Key     string
-	Op      algorithm.Op // OpSettle, OpRefund or OpRelease
-	N       int64        // how many units are held or were charged
-	Actual  int64        // for OpSettle: how many units are charged in place of N
-	Handles []algorithm.Handle
-	Passed  time.Duration // how much time has passed, by the clocks of this process, since the reply by which units are held
-	Freed   func()        // called after slots have been freed; nil if there are none
+	Op      algorithm.Op       // OpSettle, OpRefund or OpRelease
+	N       int64              // how many units are held or were charged
+	Actual  int64              // for OpSettle: how many units are charged instead of N
+	Handles []algorithm.Handle // one for each limit; zero for a limit in which nothing must end
+	Passed  time.Duration      // for OpSettle: the time since the reply by which the units are held, by the clocks of this process
+	Freed   func()             // called after slots have been freed; nil if there are none
 }
 
-// A Lease is where a Hold's units come from if this process had leased them. Give and Settle return false
-// if the lease has been closed.
+// A Lease is a lease of this process, from which a Hold has its units. Give and Settle return false, and do
+// nothing, if the lease is closed.
 type Lease interface {
-	Give(n int64) bool           // gives back n units that were charged
-	Settle(n, actual int64) bool // settles n reserved units, of which actual were spent
-	Lasts() time.Duration        // how long Redis holds the lease's units
+	Give(n int64) bool           // gives back n units that were charged to the lease
+	Settle(n, actual int64) bool // settles n units that were reserved from the lease, of which actual were spent
+	Lasts() time.Duration        // for how long Redis holds the units of the lease
 }
 
-// A Hold has what one reservation holds or has charged in the limits of a Set. Each limit knows it by a
-// handle. Slots and reserved units are held, and expire unless they are renewed. Other units are charged.
+// A Hold has what one reservation holds or has charged in the limits of a Set. Slots and reserved units are
+// held, and expire unless they are renewed. Other units are charged. In each limit, a handle identifies the
+// hold or the charge.
 type Hold struct {
 	Set *limits.Set
 	Key string
@@ -53,8 +55,8 @@ type Hold struct {
 	// have been charged.
 	Reserved bool
 	Keeper   Keeper
-	// SlotsMove says that slots get another handle with each renewal, as in memory. In Redis their handle
-	// stays the same.
+	// SlotsMove says that slots get another handle with each renewal, as in memory. In Redis, their id does
+	// not change, and suffices to free them.
 	SlotsMove bool
 
 	// inline backs handles if there is one limit, which saves an allocation.
@@ -64,21 +66,21 @@ type Hold struct {
 	// fields without the lock.
 	mu          sync.Mutex
 	handles     []algorithm.Handle
-	lease       Lease         // where the units come from, until they are held apart from the lease; or nil
-	slots       bool          // whether it holds slots
-	keep        bool          // whether reserved units are renewed, and not only slots
+	lease       Lease         // the lease from which the units come; nil if there is none, or after a renewal gave them a hold of their own
+	slots       bool          // whether slots are held
+	keep        bool          // whether Renewer.Keep was called: reserved units are then renewed until the end
 	ended       bool          // whether Renewer.End was called
 	handlesLost bool          // whether the reply to a renewal was lost, so that the handles of units may be out of date
-	slotsLost   bool          // whether the slots have expired, or may have
+	slotsLost   bool          // whether the slots were lost: they have expired, or may have expired
 	onLost      []func()      // called when the slots are lost
-	sentAt      time.Time     // when the call was sent by which everything is held now
-	begun       time.Time     // when the last renewal began
-	heard       time.Time     // when the reply came by which units are held now
+	sentAt      time.Time     // when the call or renewal was sent by which the slots and units are held now
+	begun       time.Time     // when the last renewal began, whether or not it succeeded
+	heard       time.Time     // when the reply came by which the units are held now
 	queued      bool          // whether a renewal is about to begin or in flight
 	renewing    chan struct{} // closed when the renewal in flight ends; nil if there is none
 }
 
-// New returns the Hold of a call that is about to be sent. The call writes its handles into Handles.
+// New returns the Hold for a call that is about to be sent. The call writes its handles into Handles.
 func New(set *limits.Set, key string, n int64, reserved bool, now time.Time) *Hold {
 	h := &Hold{Set: set, Key: key, N: n, Reserved: reserved, slots: set.Slots && n > 0, sentAt: now, begun: now}
 	if h.handles = h.inline[:]; len(set.Limits) > len(h.inline) {
@@ -91,7 +93,7 @@ func New(set *limits.Set, key string, n int64, reserved bool, now time.Time) *Ho
 // has one element for each limit.
 func (h *Hold) Handles() []algorithm.Handle { return h.handles }
 
-// HasSlots reports whether the reservation has taken slots.
+// HasSlots reports whether the reservation has taken slots, even if they are lost or free now.
 func (h *Hold) HasSlots() bool { return h.Set.Slots && h.N > 0 }
 
 // HasUnits reports whether the reservation has reserved units.
@@ -104,16 +106,16 @@ func (h *Hold) Ended() bool {
 	return h.ended
 }
 
-// FromLease records that the units come from a lease whose request was sent at the instant sentAt. handles
-// are the handles of the lease, which settle the units if they are reserved. FromLease must be called
-// before Renewer.Add.
+// FromLease records that the units come from l, a lease whose request was sent at the instant sentAt. handles
+// are the handles of the lease. Reserved units are settled by these handles until a renewal gives them their own.
+// FromLease must be called before Renewer.Add.
 func (h *Hold) FromLease(l Lease, handles []algorithm.Handle, sentAt time.Time) {
 	h.lease, h.begun, h.sentAt = l, sentAt, sentAt
 	copy(h.handles, handles)
 }
 
-// currentLocked returns the handles of what h holds: of slots, and also of units if units is set. The other
-// handles are zero.
+// currentLocked returns the handles of the slots that h holds and, if units is set, also the handles of its
+// units. All other handles are zero.
 func (h *Hold) currentLocked(units bool) []algorithm.Handle {
 	if units && !h.Set.Slots && h.ended {
 		return h.handles // they do not change any more, so no copy is needed
@@ -132,7 +134,8 @@ func (h *Hold) renewsUnitsLocked() bool {
 	return h.Reserved && h.Set.Units && (h.keep || h.lease != nil) && !h.handlesLost && !h.ended
 }
 
-// lastsLocked returns how long what must be renewed is held.
+// lastsLocked returns for how long the slots and units of h are held from one renewal to the next: the shortest
+// of their durations.
 func (h *Hold) lastsLocked() time.Duration {
 	switch {
 	case h.lease != nil:
@@ -144,7 +147,8 @@ func (h *Hold) lastsLocked() time.Duration {
 	}
 }
 
-// begin begins a renewal. It returns the handles that must be renewed, or nil if there are none.
+// begin begins a renewal at now. It returns the handles that must be renewed, or nil if nothing must be
+// renewed.
 func (h *Hold) begin(now time.Time) []algorithm.Handle {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -156,8 +160,8 @@ func (h *Hold) begin(now time.Time) []algorithm.Handle {
 	return h.currentLocked(h.renewsUnitsLocked())
 }
 
-// renewed ends a renewal of the handles sent. now has the handles after the renewal, and heard is when the
-// reply came. Without now and without err, nothing was renewed. renewed reports whether slots were lost.
+// renewed ends a renewal of the handles in sent. now has the handles after the renewal, and heard is when the
+// reply came. If both now and err are nil, nothing was renewed. renewed reports whether slots were lost.
 func (h *Hold) renewed(sent, now []algorithm.Handle, heard time.Time, err error) (lost bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -168,7 +172,7 @@ func (h *Hold) renewed(sent, now []algorithm.Handle, heard time.Time, err error)
 		h.sentAt, h.lease, h.heard = h.begun, nil, heard
 		for i, m := range h.Set.Limits {
 			switch {
-			case sent[i] == algorithm.Handle{}: // not part of the renewal
+			case sent[i] == algorithm.Handle{}: // this limit was not part of the renewal
 			case m.Slots && now[i] == algorithm.Handle{}:
 				lost = h.slots
 			default:
@@ -181,27 +185,27 @@ func (h *Hold) renewed(sent, now []algorithm.Handle, heard time.Time, err error)
 	return lost
 }
 
-// endInLeaseLocked ends h in the lease of its units, if the lease can take back the units that were not
-// spent. It reports whether h has ended: Redis need not be called then.
+// endInLeaseLocked ends h in the lease from which its units come. It reports false if h must be ended in Redis
+// instead: if there is no such lease, or if the lease cannot settle reserved units.
 func (h *Hold) endInLeaseLocked(actual int64) bool {
 	switch {
 	case h.lease == nil:
 		return false
 	case !h.Reserved: // the units were charged to the lease
 		if actual == 0 {
-			h.lease.Give(h.N) // does nothing if the lease has been closed
+			h.lease.Give(h.N) // if the lease is closed, the units stay charged
 		}
 		return true
 	}
 	return h.renewing == nil && actual <= h.N && h.lease.Settle(h.N, actual)
 }
 
-// endingLocked returns how h must end, if its work cost actual units. ok is false if the Keeper need not be
-// called. h must have been marked as ended.
+// endingLocked returns the Ending of h, whose work cost actual units. ok is false if there is nothing to end, so
+// that the Keeper need not be called. h.ended must be set.
 func (h *Hold) endingLocked(now time.Time, actual int64) (e Ending, ok bool) {
 	e = Ending{Set: h.Set, Key: h.Key, N: h.N, Handles: h.currentLocked(true), Passed: passed(h.heard, now)}
 	switch {
-	case h.handlesLost: // the units are charged when they expire
+	case h.handlesLost: // the units cannot be settled, so they are charged when they expire
 		e.Op, e.Handles = algorithm.OpRelease, h.currentLocked(false)
 		return e, h.slots
 	case h.Reserved:
@@ -215,14 +219,15 @@ func (h *Hold) endingLocked(now time.Time, actual int64) (e Ending, ok bool) {
 	return e, h.slots
 }
 
-// passed returns how much time has passed, by the clock that shows the longer time. The monotonic clock may
-// stand still while the machine is suspended, and the wall clock may be set.
+// passed returns the time from since to now, by the wall clock or by the monotonic clock, whichever shows the
+// longer time. The monotonic clock may stand still while the machine is suspended, and the wall clock may be
+// adjusted.
 func passed(since, now time.Time) time.Duration {
 	return max(now.Sub(since), now.Round(0).Sub(since))
 }
 
-// OnLost arranges a call of f when slots are lost before h ends. If they have been lost already, OnLost
-// calls f at once, with h locked: f must not use h.
+// OnLost makes f be called if the slots of h are lost before h ends. If they have been lost already, OnLost
+// calls f at once, with h locked, so f must not use h.
 func (h *Hold) OnLost(f func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

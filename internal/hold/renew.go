@@ -11,44 +11,47 @@ import (
 	"github.com/redislimit/redislimit/internal/batch"
 )
 
-// Events has functions that are called when something happens to a Hold. No lock is held.
+// Events has functions that are called when something happens to a Hold. They are called without a lock.
 type Events struct {
-	Slots func(h *Hold, n int64) // this process holds n slots more, or fewer if n is negative
-	Freed func(h *Hold)          // slots have been freed, so that others may take them
-	Lost  func(h *Hold)          // slots were lost: they expired, or may have
+	Slots func(h *Hold, n int64) // this process holds n slots more, or -n fewer if n is negative
+	Freed func(h *Hold)          // slots have been freed, so that other callers may take them
+	Lost  func(h *Hold)          // slots were lost: they have expired, or may have expired
 
-	Canceled func(h *Hold) // units were given back because the work was not done
+	Canceled func(h *Hold) // the reservation ended with a cost of 0
 }
 
-// idleLook is the longest pause between two checks for Holds that are due.
-const idleLook = time.Hour
+// idleCheck is the longest pause between two checks for Holds that are due.
+const idleCheck = time.Hour
 
 // A Renewer renews the Holds of a limiter, and ends them. While there is something to renew, it has a
 // timer, but no goroutine.
 type Renewer struct {
 	events Events
 	now    func() time.Time
-	// onlyCallers means that only calls of RenewDue and All renew, and there is no timer.
+	// onlyCallers means that there is no timer, and that Holds are renewed only within calls of RenewDue and
+	// All.
 	onlyCallers bool
-	// looking serializes the checks if onlyCallers is set, so that each sees what the one before has renewed.
-	looking sync.Mutex
+	// checking serializes the checks if onlyCallers is set, so that a check begins after the renewals of the
+	// check before.
+	checking sync.Mutex
 
 	// mu guards the fields below. It is locked before the mu of a Hold.
 	mu     sync.Mutex
-	kept   map[*Hold]struct{} // Holds that may need to be renewed
-	every  time.Duration      // how often the Renewer checks which Holds are due; 0 if kept is empty
+	kept   map[*Hold]struct{} // the Holds that may have to be renewed
+	every  time.Duration      // the time between two checks for Holds that are due; 0 if there is nothing to renew
 	timer  *time.Timer
 	closed bool
 }
 
-// NewRenewer returns a Renewer that reads the time from now. If onlyCallers is set, it has no timer,
-// and renews only what is due when somebody calls RenewDue or All: timers would run by another clock.
+// NewRenewer returns a Renewer that reads the time from now. If onlyCallers is set, the Renewer has no timer,
+// and renews only when somebody calls RenewDue or All. This is for a now that is not the clock of this process,
+// by which timers run.
 func NewRenewer(events Events, now func() time.Time, onlyCallers bool) *Renewer {
 	return &Renewer{events: events, now: now, onlyCallers: onlyCallers, kept: make(map[*Hold]struct{})}
 }
 
-// Add renews the slots of h until h ends. Units that h has reserved from a lease are renewed once, before
-// the lease ends, which gives them a hold of their own.
+// Add makes w renew the slots of h until h ends. If h has reserved units from a lease, w renews them once, before
+// the lease ends. That renewal gives the units a hold of their own.
 func (w *Renewer) Add(h *Hold) {
 	if h.slots {
 		w.events.Slots(h, h.N)
@@ -61,7 +64,7 @@ func (w *Renewer) Add(h *Hold) {
 	}
 }
 
-// Keep renews the reserved units of h until h ends.
+// Keep makes w renew the reserved units of h until h ends.
 func (w *Renewer) Keep(h *Hold) {
 	h.mu.Lock()
 	h.keep = true
@@ -69,7 +72,8 @@ func (w *Renewer) Keep(h *Hold) {
 	w.add(h)
 }
 
-// add arranges renewals of h, and makes the timer fire earlier if h needs it. It does nothing after Close.
+// add adds h to the Holds that are renewed, and makes the timer fire earlier if h needs that. It does nothing after
+// Close.
 func (w *Renewer) add(h *Hold) {
 	h.mu.Lock()
 	every := h.lastsLocked() / 12
@@ -93,7 +97,7 @@ func (w *Renewer) add(h *Hold) {
 	}
 }
 
-// Close stops all renewals, so that what is held expires.
+// Close stops all renewals. Slots and units that are held then expire.
 func (w *Renewer) Close() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -113,10 +117,10 @@ func (w *Renewer) forget(h *Hold) {
 // A Background runs send in the background. It returns false, without running send, if it cannot.
 type Background func(send func() error) bool
 
-// End ends h, whose work cost actual units: they are charged instead of the units held, and slots become
-// free. Only the first call has an effect. If a renewal in flight will give h other handles, the ending is
-// sent after the renewal. ctx bounds only how long End waits. If later is not nil and accepts the ending,
-// End does not wait at all.
+// End ends h, whose work cost actual units: these are charged instead of the held units, and the slots become
+// free. Only the first call for a Hold has an effect. If a renewal is in flight that will give h other handles,
+// the ending is sent after the renewal. ctx bounds only how long End waits. If later is not nil, End first tries
+// to let later send the ending in the background. If later returns true, End does not wait at all.
 func (w *Renewer) End(ctx context.Context, h *Hold, actual int64, later Background) error {
 	h.mu.Lock()
 	if h.ended {
@@ -148,10 +152,10 @@ func (w *Renewer) End(ctx context.Context, h *Hold, actual int64, later Backgrou
 	return batch.Beside(ctx, func() error { return w.sendAfter(ctx, renewing, h, actual) }, nil)
 }
 
-// sendAfter waits for a renewal in flight, if there is one, and then ends h, even if ctx has ended.
+// sendAfter waits until renewing is closed, unless it is nil, and then ends h, even if ctx has ended.
 func (w *Renewer) sendAfter(ctx context.Context, renewing chan struct{}, h *Hold, actual int64) error {
 	if renewing != nil {
-		<-renewing // it takes at most the Timeout
+		<-renewing // the renewal takes at most the Timeout of the limiter
 	}
 	return w.send(context.WithoutCancel(ctx), h, actual)
 }
@@ -174,13 +178,15 @@ func (w *Renewer) send(ctx context.Context, h *Hold, actual int64) error {
 	if !handlesLost || actual <= h.N {
 		return err
 	}
-	// The held units are charged when they expire. Only the units above them are left to charge.
+	// The handles of the held units are not known, so these units are charged when they expire. Only the units that
+	// actual has more than the held units are charged here.
 	return h.Keeper.End(ctx, Ending{
 		Set: h.Set, Key: h.Key, Op: algorithm.OpSettle, Actual: actual - h.N, Handles: make([]algorithm.Handle, len(h.Set.Limits)),
 	})
 }
 
-// Drop stops the renewals of h, which nobody can end any more. It reports whether anything was renewed.
+// Drop stops the renewals of h, because nobody can end h any more. It reports whether w was renewing h: its slots
+// and units now expire.
 func (w *Renewer) Drop(h *Hold) bool {
 	h.mu.Lock()
 	if h.ended {
@@ -197,7 +203,7 @@ func (w *Renewer) Drop(h *Hold) bool {
 	return renewed
 }
 
-// lose records that the slots of h are lost, so that others may have taken them, and notifies the
+// lose records that the slots of h are lost, so that other callers may have taken them, and notifies the
 // observers. It does nothing if h has ended or has no slots.
 func (w *Renewer) lose(h *Hold) {
 	h.mu.Lock()
@@ -215,8 +221,9 @@ func (w *Renewer) lose(h *Hold) {
 	}
 }
 
-// RenewDue renews the Holds that are due, and notices lost slots. A Hold is renewed when between a quarter and
-// a third of its time has passed since its last renewal.
+// RenewDue renews the Holds that are due, and notices lost slots. A Hold is due when a quarter of its time has
+// passed since the last renewal. The timer calls RenewDue often enough for the renewal to begin before a third
+// has passed.
 func (w *Renewer) RenewDue() {
 	if w.onlyCallers {
 		w.loseAll(w.renewDriven())
@@ -225,15 +232,15 @@ func (w *Renewer) RenewDue() {
 	due, lost := w.due(w.now())
 	w.loseAll(lost)
 	if len(due) > 0 {
-		go func() { w.loseAll(w.renew(due)) }() // in a goroutine, because Redis may be slow while slots are lost
+		go func() { w.loseAll(w.renew(due)) }() // in a goroutine: while Redis is slow, the next check must still notice lost slots
 	}
 }
 
-// renewDriven renews what is due, and returns the Holds whose slots are lost. The caller notifies the
-// observers after looking is unlocked, because an observer may call RenewDue.
+// renewDriven renews the Holds that are due, and returns those whose slots are lost. The caller must notify the
+// observers, after checking has been unlocked: an observer may call RenewDue.
 func (w *Renewer) renewDriven() (lost []*Hold) {
-	w.looking.Lock()
-	defer w.looking.Unlock()
+	w.checking.Lock()
+	defer w.checking.Unlock()
 	due, _ := w.due(w.now())
 	return w.renew(due)
 }
@@ -245,12 +252,12 @@ func (w *Renewer) loseAll(lost []*Hold) {
 	}
 }
 
-// due returns the Holds that must be renewed now, and those whose slots are lost. It sets the timer for the
-// next check.
+// due returns the Holds that must be renewed now, and the Holds whose slots have expired. It sets the timer for
+// the next check.
 func (w *Renewer) due(now time.Time) (due []*Renewal, lost []*Hold) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	next := idleLook
+	next := idleCheck
 	w.every = 0
 	for h := range w.kept {
 		h.mu.Lock()
@@ -260,7 +267,7 @@ func (w *Renewer) due(now time.Time) (due []*Renewal, lost []*Hold) {
 			delete(w.kept, h)
 			h.mu.Unlock()
 			continue
-		case h.slots && left <= 0 && !w.onlyCallers: // otherwise the slots are renewed late instead
+		case h.slots && left <= 0 && !w.onlyCallers: // if only callers renew, these slots are renewed late instead
 			lost = append(lost, h)
 		case !h.queued && now.Sub(h.begun) >= h.lastsLocked()/4:
 			due = append(due, w.queueLocked(h))
@@ -279,7 +286,7 @@ func (w *Renewer) due(now time.Time) (due []*Renewal, lost []*Hold) {
 	return due, lost
 }
 
-// All renews all Holds at once, due or not.
+// All renews all Holds now, whether they are due or not.
 func (w *Renewer) All() {
 	var due []*Renewal
 	w.mu.Lock()
@@ -294,15 +301,15 @@ func (w *Renewer) All() {
 	w.loseAll(w.renew(due))
 }
 
-// queueLocked returns a Renewal of h that is about to begin. h must be locked.
+// queueLocked returns a Renewal of h, and records that it is about to begin. h must be locked.
 func (w *Renewer) queueLocked(h *Hold) *Renewal {
 	h.queued = true
 	return &Renewal{Hold: h, renewer: w, expires: h.sentAt.Add(h.lastsLocked())}
 }
 
-// renew carries out renewals. Those with the least time left are sent first, because a distant Redis takes
-// long for many. If only callers renew, renew returns the Holds whose slots are lost. Otherwise, the observers are
-// notified of each loss as soon as it is known.
+// renew carries out renewals. The renewals with the least time left are sent first, because it takes long until a
+// distant Redis has carried out many renewals. If only callers renew, renew returns the Holds whose slots are lost.
+// Otherwise it returns none, and the observers are notified of each loss as soon as it is known.
 func (w *Renewer) renew(due []*Renewal) (lost []*Hold) {
 	slices.SortFunc(due, func(a, b *Renewal) int { return cmp.Or(a.expires.Compare(b.expires), a.heard.Compare(b.heard)) })
 	byKeeper := make(map[Keeper][]*Renewal)
@@ -325,29 +332,29 @@ func (w *Renewer) renew(due []*Renewal) (lost []*Hold) {
 	return lost
 }
 
-// A Renewal renews what one Hold holds.
+// A Renewal is one renewal of a Hold.
 type Renewal struct {
 	*Hold
 
 	renewer *Renewer
-	expires time.Time // when what must be renewed expires
-	sent    []algorithm.Handle
-	lost    bool // whether slots were lost, but nobody has been notified
+	expires time.Time          // when the first of the units and slots expires
+	sent    []algorithm.Handle // the handles that Begin returned
+	lost    bool               // whether slots were lost, and the observers have not been notified
 }
 
 // Begin must be called immediately before the renewal is sent. It returns the handles that must be renewed,
-// or nil if the renewal must not be sent. The caller may overwrite the handles.
+// or nil if the renewal must not be sent. The caller may change the returned slice.
 func (r *Renewal) Begin() []algorithm.Handle {
 	r.sent = r.begin(r.renewer.now())
 	return slices.Clone(r.sent) // the Keeper writes the new handles into it
 }
 
-// End must be called after each Begin that returned handles. Its arguments are one of:
+// End must be called after each Begin that returned handles. There are three cases:
 //
-//   - the handles of the Hold after the renewal. A limit whose hold has ended keeps its handle, and a
-//     limit whose slots are lost has the zero Handle.
-//   - an error, if the handles after the renewal are not known.
-//   - neither, if nothing was renewed.
+//   - If the renewal was carried out, handles has the handles after it, and err is nil. A limit whose hold
+//     has ended keeps its handle, and a limit whose slots are lost has the zero Handle.
+//   - If it is not known whether the renewal was carried out, err is not nil.
+//   - If nothing was renewed, both handles and err are nil.
 func (r *Renewal) End(handles []algorithm.Handle, err error) {
 	r.lost = r.renewed(r.sent, handles, r.renewer.now(), err)
 	if r.lost && !r.renewer.onlyCallers {

@@ -38,7 +38,8 @@ func (k *fakeKeeper) Renew(all []*Renewal) {
 // slotTTL is how long slots and units are held.
 const slotTTL = 12 * time.Second
 
-// keep returns a Renewer of a Hold with one slot and one unit. Each renewal changes their handles.
+// keep returns a Hold with one slot and one unit, and a Renewer that renews it. Each renewal changes the
+// handles of both. slots counts the slots that the process holds.
 func (k *fakeKeeper) keep(now func() time.Time, driven bool) (w *Renewer, h *Hold, slots *atomic.Int64) {
 	slots = new(atomic.Int64)
 	w = NewRenewer(Events{
@@ -61,7 +62,8 @@ func (k *fakeKeeper) keep(now func() time.Time, driven bool) (w *Renewer, h *Hol
 	return w, h, slots
 }
 
-// wantSettled checks that everything was settled, with the handles of the renewal.
+// wantSettled checks that the slot and the unit were settled once, with the handles that the renewal has given
+// them.
 func (k *fakeKeeper) wantSettled(t *testing.T) {
 	t.Helper()
 	if len(k.ended) != 1 || k.ended[0].Op != algorithm.OpSettle || k.ended[0].Handles[0].A != 2 || k.ended[0].Handles[1].A != 2 {
@@ -69,8 +71,8 @@ func (k *fakeKeeper) wantSettled(t *testing.T) {
 	}
 }
 
-// TestDropWhileEnding drops a Hold whose End waits for a renewal. The Hold ends nevertheless, and its slots
-// are given back once.
+// TestDropWhileEnding drops a Hold while its End waits for a renewal. The Hold is settled nevertheless, and its
+// slot is given back only once.
 func TestDropWhileEnding(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -88,7 +90,7 @@ func TestDropWhileEnding(t *testing.T) {
 	})
 }
 
-// A fakeLease takes back everything.
+// A fakeLease is a lease that is never closed.
 type fakeLease struct{ settled int }
 
 func (*fakeLease) Give(int64) bool      { return true }
@@ -98,8 +100,8 @@ func (l *fakeLease) Settle(int64, int64) bool {
 	return true
 }
 
-// TestSettledWhileMoved settles units while a renewal gives them a hold of their own instead of their
-// lease. They are settled in that hold, and not in the lease as well.
+// TestSettledWhileMoved settles units of a lease while a renewal gives them a hold of their own. They are
+// settled in that hold, and not in the lease as well.
 func TestSettledWhileMoved(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -120,7 +122,7 @@ func TestSettledWhileMoved(t *testing.T) {
 	})
 }
 
-// TestRenewedAgain makes a renewal fail: it is tried again before what is held expires.
+// TestRenewedAgain makes a renewal fail. The Renewer tries again before the slot and the unit expire.
 func TestRenewedAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -138,14 +140,14 @@ func TestRenewedAgain(t *testing.T) {
 	})
 }
 
-// TestPassed ends a Hold some time after its renewal. The time that has passed counts from the reply to the
-// renewal, by the clock that shows the longer time.
+// TestPassed ends a Hold some time after its renewal. Ending.Passed counts from the reply to the renewal, by the
+// clock that shows the longer time.
 func TestPassed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		k := &fakeKeeper{}
 		w, h, _ := k.keep(time.Now, false)
-		time.Sleep(slotTTL / 3) // the renewal is sent meanwhile
+		time.Sleep(slotTTL / 3) // the renewal is sent during this time
 		time.Sleep(time.Second)
 		close(k.gate)
 		synctest.Wait()
@@ -162,7 +164,8 @@ func TestPassed(t *testing.T) {
 	}
 }
 
-// TestRenewedOnce calls All while the timer renews: the Hold is not renewed again.
+// TestRenewedOnce calls All and RenewDue while the renewal that the timer began is in flight. The Hold is not
+// renewed again.
 func TestRenewedOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -180,11 +183,11 @@ func TestRenewedOnce(t *testing.T) {
 	})
 }
 
-// TestLeastTimeLeftFirst checks that what expires first is renewed first, because a distant Redis takes
-// long for many renewals. Kept units may expire sooner than slots that were taken before.
+// TestLeastTimeLeftFirst checks that the Hold that expires first is renewed first, because it takes long until a
+// distant Redis has carried out many renewals. Units may expire before slots that were taken earlier.
 func TestLeastTimeLeftFirst(t *testing.T) {
 	t.Parallel()
-	for name, renew := range map[string]func(*Renewer){"Look": (*Renewer).RenewDue, "All": (*Renewer).All} {
+	for name, renew := range map[string]func(*Renewer){"RenewDue": (*Renewer).RenewDue, "All": (*Renewer).All} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			k, now := &fakeKeeper{}, time.Unix(0, 0)
@@ -224,42 +227,44 @@ func TestLeastTimeLeftFirst(t *testing.T) {
 	}
 }
 
-// TestLookTogether looks while another goroutine renews, and only callers do. The second Look waits: its
-// caller's next step depends on the renewals. An observer that is notified of a loss may look, too.
-func TestLookTogether(t *testing.T) {
+// TestRenewDueTogether calls RenewDue while another goroutine renews, with a Renewer for which only callers renew.
+// The second RenewDue waits for the renewals of the first, because its caller's next step depends on them. An
+// observer that is notified of a loss may call RenewDue, too.
+func TestRenewDueTogether(t *testing.T) {
 	t.Parallel()
 	var now atomic.Int64
 	k := &fakeKeeper{}
 	w, _, _ := k.keep(func() time.Time { return time.Unix(now.Load(), 0) }, true)
 	k.renew = func([]algorithm.Handle) []algorithm.Handle { return make([]algorithm.Handle, 2) } // the slots are lost
-	looked := make(chan string, 3)
-	look := func(who string) {
+	returned := make(chan string, 3)
+	renewDue := func(who string) {
 		w.RenewDue()
-		looked <- who
+		returned <- who
 	}
-	w.events.Lost = func(*Hold) { look("the observer") }
+	w.events.Lost = func(*Hold) { renewDue("the observer") }
 	now.Store(3600)
-	go look("the first")
+	go renewDue("the first")
 	for k.renewals.Load() == 0 {
 		time.Sleep(time.Millisecond)
 	}
-	go look("the second")
+	go renewDue("the second")
 	select {
-	case who := <-looked:
-		t.Errorf("%s has looked before it was renewed", who)
+	case who := <-returned:
+		t.Errorf("RenewDue has returned to %s before the renewal has ended", who)
 	case <-time.After(50 * time.Millisecond):
 	}
 	close(k.gate)
 	for range 3 {
 		select {
-		case <-looked:
+		case <-returned:
 		case <-time.After(10 * time.Second):
-			t.Fatal("one waits for ever")
+			t.Fatal("a RenewDue never returns")
 		}
 	}
 }
 
-// TestNothingToRenew keeps places in a queue: they are charged, do not expire, and need no renewal.
+// TestNothingToRenew calls Keep for a place in a queue. The place is charged and does not expire, so it is not
+// renewed.
 func TestNothingToRenew(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

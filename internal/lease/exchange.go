@@ -11,7 +11,7 @@ import (
 	"github.com/redislimit/redislimit/internal/limits"
 )
 
-// Events has functions that are called when a lease begins or ends. No lock is held.
+// Events has functions that are called when a lease begins or ends. They are called without a lock.
 type Events struct {
 	Opened func(units int64)
 	Closed func(units, spent int64)
@@ -23,43 +23,43 @@ type Leases struct {
 	hot    *hotKeys
 	now    func() Instant
 	take   TakeFunc
-	settle func([]*Closed) (failed []*Closed) // waits for the replies of Redis
+	settle func([]*Closed) (failed []*Closed) // settles leases, waits for the replies of Redis, and returns those that it could not settle
 	events Events
 
 	onlyCallers bool // see Config
 
-	underWay atomic.Int32 // exchanges, and leases that are being closed and settled: Close waits for them
+	underWay atomic.Int32 // how many exchanges and settlements of leases are in progress; Close waits for them
 
 	// mu guards the fields below.
 	mu      sync.Mutex
 	open    map[*Lease]struct{} // leases that are not closed yet
-	running bool                // whether the goroutine of run exists
-	closed  bool                // whether Close was called: no more leases are taken
-	lost    Lost                // counted since Close was called
+	running bool                // whether the goroutine of closeInTime exists
+	closed  bool                // whether Close was called, so that no more leases are taken
+	lost    Lost                // what could not be given back since Close was called
 }
 
 // A TakeFunc asks Redis to hold units of a key for the duration of a lease.
-type TakeFunc func(ctx context.Context, by *limits.Set, key string, units int64) Grant
+type TakeFunc func(ctx context.Context, forLimits *limits.Set, key string, units int64) Grant
 
 // A Grant is the result of a TakeFunc.
 type Grant struct {
 	Answers   []algorithm.Answer
 	Handles   []algorithm.Handle // nil if the units are not held
-	Remaining int64              // how many units remained before the lease was taken; 0 if Redis did not reply
+	Remaining int64              // how many units remained before the lease was taken, or 0 if Redis did not reply
 }
 
-// A Config says how the leases of a limiter work. Every field but Duration has a default, which
-// services use; tests set the others to run several processes with clocks of their own.
+// A Config says how the leases of a limiter work. Services set only Duration, and every other field has a
+// default. Tests set the other fields, for example to run several processes with clocks of their own.
 type Config struct {
-	Duration time.Duration  // of a lease
-	Clock    func() Instant // nil means the clocks of this process
+	Duration time.Duration  // the duration of a lease
+	Clock    func() Instant // returns the time; nil means the clocks of this process
 
-	// OnlyCallers means that nothing runs in the background: a lease is closed when a caller notices
-	// that it is over, or calls CloseOld, and no caller waits for another one's exchange.
+	// OnlyCallers means that nothing runs in the background. A lease is closed when a caller finds that
+	// it is over, or when a caller calls CloseOld. No caller waits for the exchange of another caller.
 	OnlyCallers bool
 
-	HotDecisions int64 // how many decisions on a key make it hot; 0 means HotDecisions
-	Share        int64 // a lease takes one part in Share of what remains; 0 means share
+	HotDecisions int64 // how many decisions on a key make it hot; 0 means the constant HotDecisions
+	Share        int64 // a lease takes at most 1/Share of the units that remain; 0 means the constant share
 }
 
 // New returns the Leases of a limiter. settle asks Redis to settle closed leases, and returns those that it
@@ -92,27 +92,27 @@ func (ls *Leases) Now() Instant { return ls.now() }
 type Lookup struct {
 	Hot *HotKey // nil if the key is not hot
 
-	key  string
-	by   *limits.Set
-	hash uint64
-	set  *hotSet
+	key    string
+	limits *limits.Set
+	hash   uint64
+	set    *hotSet
 }
 
-// Find looks up whether key is hot for the limits of a Set.
-func (ls *Leases) Find(key string, by *limits.Set) Lookup {
+// Find looks up whether key is hot for the limits of forLimits.
+func (ls *Leases) Find(key string, forLimits *limits.Set) Lookup {
 	hash := ls.hot.hash(key)
 	set := ls.hot.set(hash)
-	return Lookup{Hot: set.find(key, by), key: key, by: by, hash: hash, set: set}
+	return Lookup{Hot: set.find(key, forLimits), key: key, limits: forLimits, hash: hash, set: set}
 }
 
-// Count counts a request for a key that l found not to be hot. If the key has become hot by this, Count
-// returns its HotKey, and otherwise nil.
+// Count counts a request for the key of l, which was not hot. If this request makes the key hot, Count returns
+// its HotKey, and otherwise nil.
 func (ls *Leases) Count(l Lookup, now Instant) *HotKey {
-	return ls.hot.count(l.set, l.hash, l.key, l.by, now.Mono)
+	return ls.hot.count(l.set, l.hash, l.key, l.limits, now.Mono)
 }
 
-// Heard records a decision of Redis about a hot key: n units were admitted, and then remaining units
-// remained.
+// Heard records a decision of Redis on a hot key, which admitted n units. remaining is how many units remain after
+// the decision.
 func (ls *Leases) Heard(h *HotKey, n, remaining int64) {
 	h.countDecisions(ls.now().Mono, ls.d, 1, n)
 	h.heard(remaining)
@@ -126,8 +126,8 @@ func (h *HotKey) Lease() *Lease {
 	return h.lease.Load()
 }
 
-// A Closed is a lease that must be settled: Redis holds Held units for it, of which Spent were spent. Units
-// that requests reserved are not among them.
+// A Closed is a closed lease that must be settled. Redis holds Held units for the lease, of which Spent were
+// spent. Neither number includes the units that are reserved, because each reservation settles its own units.
 type Closed struct {
 	*Lease
 
@@ -136,8 +136,8 @@ type Closed struct {
 	Held, Spent int64
 }
 
-// closeLease closes a lease, so that no more units can be taken from it. It returns what must be settled.
-// The result is nil if nothing must be settled, or if the lease has been closed before.
+// closeLease closes a lease, so that no more units can be taken from it. It returns the Closed that must be
+// settled, or nil if nothing must be settled or if the lease was closed before.
 func (ls *Leases) closeLease(le *Lease, now Instant) *Closed {
 	state := le.state.Swap(leaseClosed)
 	if state&leaseClosed != 0 {
@@ -158,15 +158,15 @@ func (ls *Leases) closeLease(le *Lease, now Instant) *Closed {
 
 // An exchange settles the last lease of a key and takes the next one, in the background.
 type exchange struct {
-	room atomic.Int64  // how many units of the next lease no waiting request has claimed yet
+	room atomic.Int64  // how many units of the next lease no waiting request has claimed yet; see Awaited
 	done chan struct{} // closed when the exchange has ended
 }
 
-// Exchange closes the lease seen, which is the latest lease of a hot key or nil, and takes another lease.
-// It works in the background; see Awaited for how a request waits for the result. Exchange does nothing if
-// another exchange for the key is in flight, or if the key has a newer lease than seen. n is the cost of
-// the request that calls Exchange. If the next lease would be smaller than n, the last lease is only
-// settled.
+// Exchange closes seen, settles it, and takes another lease. seen is the lease that the caller has found to be the
+// latest lease of h; it may be nil. n is the cost of the caller's request: if the next lease would have fewer
+// than n units, Exchange does not take it. Exchange works in the background; see Awaited for how a request waits
+// for it. Exchange does nothing if another exchange for the key is in flight, or if the key has a newer lease
+// than seen.
 func (ls *Leases) Exchange(ctx context.Context, h *HotKey, n int64, seen *Lease, now Instant) {
 	if h.exchange.Load() != nil {
 		return
@@ -182,7 +182,7 @@ func (ls *Leases) Exchange(ctx context.Context, h *HotKey, n int64, seen *Lease,
 		units = 0
 	}
 	x.room.Store(units)
-	end := func() { // deferred, so it also runs if a hook of the client ends the goroutine
+	end := func() { // called by defer, so that it runs even if a hook of the client ends the goroutine
 		h.exchange.Store(nil)
 		close(x.done)
 	}
@@ -192,7 +192,7 @@ func (ls *Leases) Exchange(ctx context.Context, h *HotKey, n int64, seen *Lease,
 			defer end()
 			ls.takeLease(context.WithoutCancel(ctx), h, units)
 		})
-		if old != nil { // the next lease is for an eighth of what remains, so it need not wait for the settlement
+		if old != nil { // the next lease takes only an eighth of what remains, so it need not wait for the settlement
 			ls.beside(func() { ls.settleClosed(old) })
 		}
 	case old != nil:
@@ -208,7 +208,7 @@ func (ls *Leases) Exchange(ctx context.Context, h *HotKey, n int64, seen *Lease,
 	}
 }
 
-// beside calls f in the background. Close waits for f.
+// beside calls f in a goroutine of its own, or before it returns if onlyCallers is set. Close waits for f.
 func (ls *Leases) beside(f func()) {
 	ls.underWay.Add(1)
 	run := func() {
@@ -222,8 +222,8 @@ func (ls *Leases) beside(f func()) {
 	}
 }
 
-// change closes the lease seen, unless it is not the latest lease of h any more. It returns the lease that
-// must be settled, or nil, and how many units the next lease should have, or 0.
+// change closes the lease seen, if it is still the latest lease of h. It returns what must be settled, or nil; and
+// how many units the next lease should have, or 0.
 func (ls *Leases) change(h *HotKey, seen *Lease, now Instant) (old *Closed, units int64) {
 	if h.lease.Load() != seen {
 		return nil, 0
@@ -237,9 +237,9 @@ func (ls *Leases) change(h *HotKey, seen *Lease, now Instant) (old *Closed, unit
 	return old, units
 }
 
-// Awaited returns a channel that is closed when the exchange in flight for h ends, and claims n units of
-// the next lease. It returns nil if there is no exchange, or if other requests have claimed too many of its
-// units.
+// Awaited is called for a request of n units that may wait for the exchange in flight for h. It claims n units of the
+// next lease for the request, and returns a channel that is closed when the exchange ends. Awaited returns nil if
+// no exchange is in flight, or if fewer than n units of the next lease are unclaimed.
 func (ls *Leases) Awaited(h *HotKey, n int64) <-chan struct{} {
 	x := h.exchange.Load()
 	if x == nil || ls.onlyCallers {
@@ -252,8 +252,8 @@ func (ls *Leases) Awaited(h *HotKey, n int64) <-chan struct{} {
 	return x.done
 }
 
-// takeLease takes a lease of a hot key, if that many units are left in Redis. A lease that is granted too
-// late is settled at once.
+// takeLease asks Redis for a lease of units of a hot key. If Redis grants the lease so late that it cannot be spent
+// any more, takeLease settles it at once.
 func (ls *Leases) takeLease(ctx context.Context, h *HotKey, units int64) {
 	sent := ls.now()
 	g := ls.take(ctx, h.limits, h.key, units)
@@ -274,14 +274,14 @@ func (ls *Leases) takeLease(ctx context.Context, h *HotKey, units int64) {
 	h.lease.Store(le)
 }
 
+// isClosed reports whether Close was called.
 func (ls *Leases) isClosed() bool {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	return ls.closed
 }
 
-// add registers a lease, so that run closes it in time if no request does. It returns false if Close was
-// called.
+// add registers a lease, so that closeInTime closes it if no request does. It returns false if Close was called.
 func (ls *Leases) add(le *Lease) bool {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -296,12 +296,13 @@ func (ls *Leases) add(le *Lease) bool {
 	return true
 }
 
-// closeInTime closes leases that no request has closed in time. It returns when no lease is open.
+// closeInTime closes the leases that no request has closed some time before they end. It returns when no lease is
+// open.
 func (ls *Leases) closeInTime() {
 	ticker := time.NewTicker(ls.d / 16)
 	defer ticker.Stop()
 	for range ticker.C {
-		go ls.CloseOld() // in a goroutine, because Redis may be slow while other leases end
+		go ls.CloseOld() // in a goroutine: while Redis is slow to settle these leases, others must still be closed
 		ls.mu.Lock()
 		ls.running = len(ls.open) > 0
 		running := ls.running
@@ -312,8 +313,8 @@ func (ls *Leases) closeInTime() {
 	}
 }
 
-// CloseOld closes leases some time before they end. Redis must settle a lease before the lease's hold
-// expires, or all its units are charged.
+// CloseOld closes and settles the leases that will end soon; see margin. If Redis has not settled a lease when it
+// ends, it charges all units of the lease.
 func (ls *Leases) CloseOld() {
 	now := ls.now()
 	ls.mu.Lock()
@@ -327,13 +328,13 @@ func (ls *Leases) CloseOld() {
 	ls.close(old, now)
 }
 
-// margin returns how long before its end the lease is closed: a quarter of its duration, or more if Redis
-// took long to grant it.
+// margin returns how long before its end the lease must be closed: a quarter of its duration, or more if Redis took
+// long to grant it, but at most half of its duration.
 func (le *Lease) margin() time.Duration {
 	return min(max(le.lasts/4, 3*le.granted.Since(le.sent)), le.lasts/2)
 }
 
-// close closes and settles leases. It returns after Redis has replied.
+// close closes and settles leases. It returns after Redis has replied to the settlements.
 func (ls *Leases) close(all []*Lease, now Instant) {
 	ls.underWay.Add(1)
 	defer ls.underWay.Add(-1)
@@ -348,7 +349,7 @@ func (ls *Leases) close(all []*Lease, now Instant) {
 	}
 }
 
-// settleClosed settles leases. After Close, it adds up which units could not be given back.
+// settleClosed settles leases. After Close was called, it counts the unspent units that could not be given back.
 func (ls *Leases) settleClosed(all ...*Closed) {
 	failed := ls.settle(all)
 	for _, c := range all {
@@ -364,8 +365,8 @@ func (ls *Leases) settleClosed(all ...*Closed) {
 	}
 }
 
-// Drop closes the leases of a key, and waits until all closed leases of the key are settled. A Reset calls
-// Drop first, because a settlement after the Reset would charge the key. ls may be nil.
+// Drop closes the leases of a key, and waits until all closed leases of the key are settled. Reset calls Drop
+// first, because a settlement after the Reset would charge the key. ls may be nil.
 func (ls *Leases) Drop(key string) {
 	if ls == nil {
 		return
@@ -379,17 +380,18 @@ func (ls *Leases) Drop(key string) {
 	}
 	ls.close(all, ls.now())
 	for _, h := range keys {
-		for !ls.onlyCallers && h.settling.Load() > 0 { // a settlement takes at most two calls to Redis
+		for !ls.onlyCallers && h.settling.Load() > 0 { // the Timeout of the limiter bounds each settlement
 			time.Sleep(time.Millisecond)
 		}
 	}
 }
 
-// Lost counts units that Redis charges although they were not spent, and their keys.
+// Lost counts units that Redis will charge although they were not spent, and the keys of these units. A key counts
+// once for each of its leases.
 type Lost struct{ Keys, Units int64 }
 
-// Close closes all leases, and waits until they are settled. No leases are taken afterwards. Close returns
-// what could not be given back. ls may be nil.
+// Close closes all leases, and waits until they are settled. No leases are taken afterwards. Close returns the
+// unspent units that could not be given back. ls may be nil.
 func (ls *Leases) Close() (lost Lost) {
 	if ls == nil {
 		return lost
@@ -402,7 +404,7 @@ func (ls *Leases) Close() (lost Lost) {
 	}
 	ls.mu.Unlock()
 	ls.close(all, ls.now())
-	for ls.underWay.Load() > 0 { // each takes at most one call to Redis
+	for ls.underWay.Load() > 0 { // the Timeout of the limiter bounds each of their calls to Redis
 		time.Sleep(time.Millisecond)
 	}
 	ls.mu.Lock()

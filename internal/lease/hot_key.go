@@ -10,43 +10,44 @@ import (
 	"github.com/redislimit/redislimit/internal/limits"
 )
 
-// HotDecisions is how many requests for a key, within the duration of a lease, make the key hot: this process
-// then leases units of it.
+// HotDecisions is how many requests for a key make the key hot if they come within the duration of a lease. This
+// process then leases units of the key.
 const HotDecisions = 8
 
-// The table of hot keys has hotSets sets of hotWays keys each. If the set of a key is full of other keys
-// that are in use, the key does not become hot.
+// The table of hot keys has hotSets sets of hotWays keys each. If all places in the set of a key are taken by
+// other keys that are in use, the key does not become hot.
 const (
 	hotSets = 1024
 	hotWays = 4
 )
 
-// leastLeased is the least number of units that are worth a lease, which costs two calls to Redis.
+// leastLeased is the smallest number of units for which a lease is taken: a lease costs two calls to Redis.
 const leastLeased = 3
 
-// maxHotKey is the length, in bytes, of the longest key that is leased. It bounds the memory of the table,
-// which keeps whole keys.
+// maxHotKey is the length in bytes of the longest key that can become hot. It bounds the memory of the table of
+// hot keys, which contains the keys themselves.
 const maxHotKey = 512
 
 // hotCounts is how many counters each set has for keys that are not hot.
 const hotCounts = 8
 
-// hotKeys finds out which keys are requested often, and keeps their HotKeys. It is read without a lock.
+// hotKeys finds out which keys are requested often, and keeps their HotKeys. It is used without a lock.
 type hotKeys struct {
 	d            time.Duration // the duration of a lease
-	hotDecisions int64         // HotDecisions, or what a test has set
-	share        int64         // share, or what a test has set
+	hotDecisions int64         // the constant HotDecisions, unless a test has set another number
+	share        int64         // the constant share, unless a test has set another number
 	seed         maphash.Seed
 	table        atomic.Pointer[[hotSets]hotSet] // allocated with the first request
 }
 
-// A hotSet fills one cache line of 64 bytes. A request for a key that is not hot reads no other.
+// A hotSet fills one cache line of 64 bytes. A request for a key that is not hot reads no other cache line of
+// the table.
 type hotSet struct {
 	keys   [hotWays]atomic.Pointer[HotKey]
 	counts [hotCounts]atomic.Uint32
 }
 
-// A HotKey is a key that is requested often, for the limits of one Limiter.
+// A HotKey is a key that is requested often for the limits of one Limiter.
 type HotKey struct {
 	key    string
 	limits *limits.Set
@@ -59,7 +60,7 @@ type HotKey struct {
 	mu        sync.Mutex
 	demand    demand
 	remaining int64         // how many units remained when Redis last answered; 0 before the first answer
-	last      time.Duration // when the key was last requested
+	last      time.Duration // when countDecisions was last called, by the monotonic clock of an Instant
 }
 
 func newHotKeys(d time.Duration) *hotKeys {
@@ -68,7 +69,7 @@ func newHotKeys(d time.Duration) *hotKeys {
 
 func (t *hotKeys) hash(key string) uint64 { return maphash.String(t.seed, key) }
 
-// set returns the set for keys with the given hash.
+// set returns the hotSet for keys with the given hash.
 func (t *hotKeys) set(hash uint64) *hotSet {
 	table := t.table.Load()
 	if table == nil {
@@ -78,10 +79,10 @@ func (t *hotKeys) set(hash uint64) *hotSet {
 	return &table[hash%hotSets]
 }
 
-// find returns the HotKey of key for the limits of a Set, or nil.
-func (s *hotSet) find(key string, by *limits.Set) *HotKey {
+// find returns the HotKey of key for the limits of forLimits, or nil if the key is not hot.
+func (s *hotSet) find(key string, forLimits *limits.Set) *HotKey {
 	for i := range s.keys {
-		if h := s.keys[i].Load(); h != nil && h.limits == by && h.key == key {
+		if h := s.keys[i].Load(); h != nil && h.limits == forLimits && h.key == key {
 			return h
 		}
 	}
@@ -100,54 +101,55 @@ func (t *hotKeys) all(key string) []*HotKey {
 	return all
 }
 
-// A counter counts requests for a key that is not hot. It is one word, from its highest bit:
+// A counter counts the requests for a key that is not hot. It is one word, from its highest bit:
 //
-//	 8 bits  a tag, which tells keys apart that share the counter
-//	16 bits  when the counter began, in 64ths of d
-//	 8 bits  how often the key was requested
+//	 8 bits  a tag, which distinguishes the keys that share the counter
+//	16 bits  when the counter began to count, in 64ths of d
+//	 8 bits  how often the key was requested since then
 const (
 	countBits = 8
 	sinceBits = 16
 	tagBits   = 8
 )
 
-// count counts a request for a key that find did not find in set, the set for the key's hash. If the key
-// has become hot, count returns its HotKey, and otherwise nil.
-func (t *hotKeys) count(set *hotSet, hash uint64, key string, by *limits.Set, now time.Duration) *HotKey {
+// count counts a request for a key that find has not found in set. hash is the hash of the key, and set is the
+// set for that hash. If this request makes the key hot, count returns its HotKey, and otherwise nil.
+func (t *hotKeys) count(set *hotSet, hash uint64, key string, forLimits *limits.Set, now time.Duration) *HotKey {
 	counter := &set.counts[hash/hotSets%hotCounts]
 	tag, tick := uint32(hash>>(64-tagBits)), uint32(now/(t.d/64))%(1<<sinceBits)
 	old := counter.Load()
-	since, asks := old>>countBits%(1<<sinceBits), old%(1<<countBits)
+	since, decisions := old>>countBits%(1<<sinceBits), old%(1<<countBits)
 	switch {
-	case (tick-since)%(1<<sinceBits) >= 64 || asks == 0:
-		since, asks = tick, 1
+	case (tick-since)%(1<<sinceBits) >= 64 || decisions == 0:
+		since, decisions = tick, 1
 	case old>>(countBits+sinceBits) == tag:
-		asks = min(asks+1, 1<<countBits-1)
-	case asks > 1: // of another key, which keeps the counter while it is requested more often
+		decisions = min(decisions+1, 1<<countBits-1)
+	case decisions > 1: // the counter has another key, which keeps it while it is requested more often
 		tag = old >> (countBits + sinceBits)
-		asks--
+		decisions--
 	default:
-		since, asks = tick, 1
+		since, decisions = tick, 1
 	}
-	if int64(asks) >= t.hotDecisions {
+	if int64(decisions) >= t.hotDecisions {
 		if len(key) > maxHotKey {
 			return nil
 		}
-		return t.add(set, key, by, now)
+		return t.add(set, key, forLimits, now)
 	}
-	// It fails if another request was faster. Not counting this request does no harm.
-	counter.CompareAndSwap(old, tag<<(countBits+sinceBits)|since<<countBits|asks)
+	// This fails if another request has changed the counter at the same time. It does no harm that this request is
+	// then not counted.
+	counter.CompareAndSwap(old, tag<<(countBits+sinceBits)|since<<countBits|decisions)
 	return nil
 }
 
-// add makes key hot. It returns nil if there is no room.
-func (t *hotKeys) add(set *hotSet, key string, by *limits.Set, now time.Duration) *HotKey {
-	added := &HotKey{key: strings.Clone(key), limits: by, last: now}
+// add makes key hot. It returns nil if there is no place for it in set.
+func (t *hotKeys) add(set *hotSet, key string, forLimits *limits.Set, now time.Duration) *HotKey {
+	added := &HotKey{key: strings.Clone(key), limits: forLimits, last: now}
 	added.demand.add(now, t.d, t.hotDecisions-1, t.hotDecisions-1)
 	for i := range set.keys {
 		old := set.keys[i].Load()
-		if old != nil && old.limits == by && old.key == key {
-			return old // another request was faster
+		if old != nil && old.limits == forLimits && old.key == key {
+			return old // another request has made the key hot at the same time
 		}
 		if (old == nil || old.idle(now, t.d)) && set.keys[i].CompareAndSwap(old, added) {
 			return added
@@ -156,65 +158,67 @@ func (t *hotKeys) add(set *hotSet, key string, by *limits.Set, now time.Duration
 	return nil
 }
 
-// idle reports whether the key was not requested within the last d. Its lease has ended then, and is
-// settled in the background.
+// idle reports whether the key was not requested within the last d, and no exchange is in flight. The latest
+// lease of an idle key has ended, and is settled in the background.
 func (h *HotKey) idle(now, d time.Duration) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return now-h.last > d && h.exchange.Load() == nil
 }
 
-// countDecisions records requests for the key, and how many units they were admitted.
-func (h *HotKey) countDecisions(now, d time.Duration, asks, units int64) {
+// countDecisions records a number of decisions on the key, which have admitted a number of units together.
+func (h *HotKey) countDecisions(now, d time.Duration, decisions, units int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.last = now
-	h.demand.add(now, d, asks, units)
+	h.demand.add(now, d, decisions, units)
 }
 
-// heard records how many units remain of the limit that has the fewest.
+// heard records how many units remain of the limit with the fewest remaining units.
 func (h *HotKey) heard(remaining int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.remaining = remaining
 }
 
-// wanted returns how many units the next lease should have; 0 if no lease is worth it.
+// wanted returns how many units the next lease should have, or 0 if a lease is not worth its cost.
 func (h *HotKey) wanted(now time.Duration, t *hotKeys) int64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	asks, units := h.demand.sum(now, t.d)
+	decisions, units := h.demand.sum(now, t.d)
 	units = min(units, h.remaining/t.share, maxLeased)
-	if asks < t.hotDecisions || units < leastLeased {
+	if decisions < t.hotDecisions || units < leastLeased {
 		return 0
 	}
 	return units
 }
 
-// demand counts the requests for a key within the last d, and the units that they were admitted. Each
-// element counts one eighth of d: the present eighth, and the seven before it.
+// demand counts the decisions on a key within the last d, and the units that they have admitted. Time is divided
+// into eighths of d. The eight elements are for the present eighth and the seven eighths before it.
 type demand [8]struct {
-	eighth           int64 // which one, counted from the clock's origin
+	eighth           int64 // the number of the eighth, counted from the origin of the clock
 	decisions, units int64
 }
 
-func (m *demand) add(now, d time.Duration, asks, units int64) {
+// add adds decisions on units to the eighth that contains now.
+func (m *demand) add(now, d time.Duration, decisions, units int64) {
 	eighth := int64(now / (d / 8))
 	e := &m[eighth%8]
 	if e.eighth != eighth {
 		e.eighth, e.decisions, e.units = eighth, 0, 0
 	}
-	e.decisions += asks
+	e.decisions += decisions
 	e.units += units
 }
 
-func (m *demand) sum(now, d time.Duration) (asks, units int64) {
+// sum returns the sums of the eighths that are not older than d.
+func (m *demand) sum(now, d time.Duration) (decisions, units int64) {
 	eighth := int64(now / (d / 8))
 	for _, e := range m {
 		if eighth-e.eighth < 8 {
-			asks += e.decisions
+			decisions += e.decisions
 			units += e.units
 		}
 	}
-	return asks, units
+	return decisions, units
 }

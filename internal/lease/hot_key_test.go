@@ -13,25 +13,25 @@ import (
 
 const hotFor = 100 * time.Millisecond
 
-// TestHotKeys checks that a key becomes hot when it is requested eight times within d, and not before.
+// TestHotKeys checks that a key becomes hot with its eighth request within the duration of a lease, and not before.
 func TestHotKeys(t *testing.T) {
-	by := &limits.Set{}
+	set := &limits.Set{}
 	for gap, hot := range map[time.Duration]bool{0: true, hotFor / 8: true, hotFor / 6: false, hotFor: false} {
 		table := newHotKeys(hotFor)
 		var h *HotKey
-		asks := 0
-		for now := time.Hour; asks < 40 && h == nil; now += gap {
-			asks++
-			h = table.count(table.set(table.hash("k")), table.hash("k"), "k", by, now)
+		requests := 0
+		for now := time.Hour; requests < 40 && h == nil; now += gap {
+			requests++
+			h = table.count(table.set(table.hash("k")), table.hash("k"), "k", set, now)
 		}
-		if (h != nil) != hot || hot && asks != HotDecisions {
-			t.Errorf("asked every %v: hot after %d requests: %v", gap, asks, h != nil)
+		if (h != nil) != hot || hot && requests != HotDecisions {
+			t.Errorf("requested every %v: after %d requests, hot is %v", gap, requests, h != nil)
 		}
-		if found := table.set(table.hash("k")).find("k", by); found != h {
-			t.Errorf("asked every %v: found %p, want %p", gap, found, h)
+		if found := table.set(table.hash("k")).find("k", set); found != h {
+			t.Errorf("requested every %v: found %p, want %p", gap, found, h)
 		}
 		if found := table.set(table.hash("k")).find("k", &limits.Set{}); found != nil {
-			t.Error("found by other limits")
+			t.Error("found for other limits")
 		}
 	}
 }
@@ -39,30 +39,31 @@ func TestHotKeys(t *testing.T) {
 // TestHotKeysShareCounters checks that a key becomes hot although another key, which is requested less
 // often, shares its counter.
 func TestHotKeysShareCounters(t *testing.T) {
-	table, by := newHotKeys(hotFor), &limits.Set{}
+	table, set := newHotKeys(hotFor), &limits.Set{}
 	hash := table.hash("k")
-	other := hash ^ 1<<63 // with another tag
+	other := hash ^ 1<<63 // a hash with the same counter and another tag
 	for range HotDecisions {
 		for range 3 {
-			if table.count(table.set(hash), hash, "k", by, time.Hour) != nil {
+			if table.count(table.set(hash), hash, "k", set, time.Hour) != nil {
 				return
 			}
 		}
-		if table.count(table.set(other), other, "other", by, time.Hour) != nil {
+		if table.count(table.set(other), other, "other", set, time.Hour) != nil {
 			t.Fatal("the other key is hot")
 		}
 	}
 	t.Errorf("not hot after %d requests, with %d for the other", 3*HotDecisions, HotDecisions)
 }
 
-// TestHotKeysBounded requests more keys than the table holds: hot keys stay, and idle ones make room.
+// TestHotKeysBounded requests more keys than the table has room for. Keys that are hot stay, and keys that are
+// idle make room for others.
 func TestHotKeysBounded(t *testing.T) {
-	table, by := newHotKeys(hotFor), &limits.Set{}
+	table, set := newHotKeys(hotFor), &limits.Set{}
 	heat := func(prefix string, keys int, now time.Duration) (hot int) {
 		for i := range keys {
 			key := fmt.Sprint(prefix, i)
 			for range HotDecisions {
-				if h := table.count(table.set(table.hash(key)), table.hash(key), key, by, now); h != nil {
+				if h := table.count(table.set(table.hash(key)), table.hash(key), key, set, now); h != nil {
 					hot++
 					break
 				}
@@ -83,14 +84,14 @@ func TestHotKeysBounded(t *testing.T) {
 	}
 	long := string(make([]byte, maxHotKey+1))
 	for range 2 * HotDecisions {
-		if table.count(table.set(table.hash(long)), table.hash(long), long, by, 3*time.Hour) != nil {
+		if table.count(table.set(table.hash(long)), table.hash(long), long, set, 3*time.Hour) != nil {
 			t.Fatal("a long key is kept")
 		}
 	}
 }
 
-// TestCloseWaits calls Close while an exchange is in flight, and while another goroutine closes a lease.
-// Close waits for both, because their units must be given back.
+// TestCloseWaits calls Close while an exchange is in flight, or while another goroutine closes a lease. Close waits
+// for them, because the unspent units must be given back.
 func TestCloseWaits(t *testing.T) {
 	t.Parallel()
 	for _, exchange := range []bool{false, true} {
@@ -118,8 +119,8 @@ func TestCloseWaits(t *testing.T) {
 	}
 }
 
-// TestDropWaits drops a key's leases while a lease that ended before is being settled: a settlement after a
-// Reset would charge the key.
+// TestDropWaits drops the leases of a key while an older lease of the key is being settled. Drop waits for the
+// settlement, because Reset calls Drop first, and a settlement after the Reset would charge the key.
 func TestDropWaits(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -136,9 +137,9 @@ func TestDropWaits(t *testing.T) {
 	})
 }
 
-// TestExchange exchanges leases. Requests that wait for the next lease do not wait until the last one is
-// settled. If the next lease would be too small, or if there is none, all requests wait until the unspent
-// units are free.
+// TestExchange exchanges leases. If a next lease is taken, requests wait for it, but not for the settlement of the
+// last one. If the next lease would be too small for the request, or if none is taken, all requests wait until the
+// unspent units of the last lease are free.
 func TestExchange(t *testing.T) {
 	t.Parallel()
 	const takes, settles = time.Second, time.Minute
@@ -164,7 +165,7 @@ func TestExchange(t *testing.T) {
 			h.lease.Store(last)
 			ls.Exchange(t.Context(), h, c.n, last, ls.Now())
 			if ls.Awaited(h, c.waits+1) != nil {
-				t.Errorf("%+v: more wait than are served", c)
+				t.Errorf("%+v: a request waits for units that other requests have claimed", c)
 			}
 			if ended := ls.Awaited(h, max(1, c.waits)); ended != nil {
 				<-ended
@@ -179,8 +180,8 @@ func TestExchange(t *testing.T) {
 	}
 }
 
-// TestExchangeEnds makes a hook of the client end the goroutine that takes a lease: nobody waits for the
-// lease afterwards.
+// TestExchangeEnds ends the goroutine that takes a lease, as a hook of the client may do. Afterwards nobody waits
+// for that lease any more.
 func TestExchangeEnds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -205,7 +206,8 @@ func TestExchangeEnds(t *testing.T) {
 	})
 }
 
-// TestClosedInTime lets a lease end while Redis is slow to settle another: it is closed in time.
+// TestClosedInTime lets a lease end while Redis is slow to settle another one. The lease is closed in time all the
+// same.
 func TestClosedInTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

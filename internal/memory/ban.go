@@ -5,14 +5,14 @@ import (
 	"github.com/redislimit/redislimit/internal/key"
 )
 
-// banLimits are the limits of every entry that stores a ban. All limits of a limiter share the ban of a
-// key.
+// banLimits are the limits of every entry that stores a ban. Such an entry has one state, because all limits of a
+// limiter share the ban of a key.
 var banLimits = NewLimits([]algorithm.Limit{algorithm.BanLimit}, []string{""}, nil)
 
 // banKey returns the key of the entry that stores the ban of k. It never equals a stateKey.
 func banKey(k string) string { return "\x00b" + key.Local(k) }
 
-// ban returns the ban of the user's key k, or zero if there is none at now.
+// ban returns the ban of the user's key k, or the zero Ban if k is not banned at now.
 func (s *shard) ban(k string, now int64) algorithm.Ban {
 	if e := s.entries[banKey(k)]; e != nil {
 		return e.states[0].Ban(now)
@@ -20,7 +20,7 @@ func (s *shard) ban(k string, now int64) algorithm.Ban {
 	return algorithm.Ban{}
 }
 
-// banState returns the state in which a ban of k is about to be written.
+// banState returns the state that stores the ban of k. If there is none, banState adds one.
 func (s *shard) banState(k string, now int64) *algorithm.State {
 	stored := banKey(k)
 	e := s.entries[stored]
@@ -30,10 +30,11 @@ func (s *shard) banState(k string, now int64) *algorithm.State {
 	return &e.states[0]
 }
 
-// DecideHold decides like Decide, but holds n units instead of charging them: the units of every limit if the
-// operation of c is OpReserve, and otherwise only slots. It writes the handles of these units to c.Handles,
-// unless that is nil. For limits with bans, DecideHold returns the ban of k; if k was banned before, DecideHold
-// evaluates nothing.
+// DecideHold decides like Decide, and if all limits admit, holds or charges c.N units of each limit. Slots are
+// always held. The units of other limits are held if c.Op is OpReserve, except those of queues; otherwise they are
+// charged. If c.Op is OpEvaluate, nothing is held or charged. DecideHold writes the handles of holds and charges to
+// c.Handles, unless that is nil. If l has bans, DecideHold returns the ban of k. If k was banned before,
+// DecideHold evaluates nothing.
 func (m *Store) DecideHold(l *Limits, k string, c algorithm.Operation, answers []algorithm.Answer) (ban algorithm.Ban, admitted bool) {
 	s, stored, now := m.lock(k)
 	defer s.Unlock()
@@ -58,14 +59,14 @@ func (m *Store) DecideHold(l *Limits, k string, c algorithm.Operation, answers [
 			from, bans = max(from, until), true
 		}
 	}
-	if bans { // not only held units deny
+	if bans { // charged units deny, and not only held ones
 		ban = l.bans.Begin(s.banState(k, now), now, from)
 	}
 	return ban, false
 }
 
-// Block bans k by hand for lasts microseconds. If atLeast is set, a ban that lasts longer is not shortened.
-// If lasts is 0, Block ends the ban and resets the level of escalation.
+// Block bans k by hand for lasts microseconds. If atLeast is set, a ban that ends later is not shortened. If lasts
+// is 0, Block ends the ban and resets its level.
 func (m *Store) Block(_ *Limits, k string, lasts int64, atLeast bool) {
 	s, _, now := m.lock(k)
 	defer s.Unlock()

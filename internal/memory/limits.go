@@ -7,17 +7,17 @@ import (
 	"github.com/redislimit/redislimit/internal/algorithm"
 )
 
-// Limits are the limits of a limiter in the form in which a Store decides.
+// Limits has the limits of a limiter in the form that a Store needs.
 type Limits struct {
 	limits []algorithm.Limit
 	keys   []string          // one for each limit; limits with the same key share their state, even if their numbers differ
 	joined string            // keys as one string, to compare them quickly
-	unused []algorithm.State // the states of a key that has no entry
+	unused []algorithm.State // the states of a key that has no entry; they are never changed
 	bans   algorithm.Bans
 }
 
-// NewLimits prepares limits for a Store. keys has one key for each limit: the part of its Redis key that
-// follows the user's key.
+// NewLimits returns limits in the form that a Store needs. keys has one key for each limit: the part of the limit's
+// Redis key that follows the user's key.
 func NewLimits(limits []algorithm.Limit, keys []string, bans algorithm.Bans) *Limits {
 	return &Limits{
 		limits: limits, keys: keys, joined: strings.Join(keys, "\x00"), bans: bans,
@@ -25,9 +25,9 @@ func NewLimits(limits []algorithm.Limit, keys []string, bans algorithm.Bans) *Li
 	}
 }
 
-// state returns the state of limit i in e as l must see it. e may be nil: the state is then unused. If e
-// was last charged by a queue with another rate, state returns a converted copy and leaves the entry
-// unchanged, because l may deny.
+// state returns the state of limit i in e, for l to evaluate. e may be nil, and the state is then unused. If limit
+// i is a queue and other Limits were the last to change e, state returns a copy that is converted to the numbers of
+// l. It leaves the entry as it is, because l may deny.
 func (l *Limits) state(e *entry, i int, now int64) *algorithm.State {
 	switch {
 	case e == nil:
@@ -40,7 +40,7 @@ func (l *Limits) state(e *entry, i int, now int64) *algorithm.State {
 	return &seen
 }
 
-// evaluate writes the answer of each limit to answers, and reports whether all admit n.
+// evaluate writes the answer of each limit to answers, and reports whether all limits admit n units.
 func (l *Limits) evaluate(e *entry, now, n int64, answers []algorithm.Answer) bool {
 	admits := true
 	for i := range l.limits {
@@ -50,8 +50,8 @@ func (l *Limits) evaluate(e *entry, now, n int64, answers []algorithm.Answer) bo
 	return admits
 }
 
-// adopt makes l the limits of e, before l changes e. Both have the same keys. Units stay used even if the
-// numbers of l differ.
+// adopt makes l the limits of e. It must be called before l changes e. The limits of e have the same keys as l, but may
+// have other numbers. Used units stay used.
 func (l *Limits) adopt(e *entry, now int64) {
 	if e.limits == l {
 		return
@@ -62,27 +62,27 @@ func (l *Limits) adopt(e *entry, now int64) {
 	e.limits = l
 }
 
-// A kept is the state of a limit that does not belong to its entry's current limits.
+// A kept is the state of a limit that is not one of the current limits of the entry.
 type kept struct {
 	limit algorithm.Limit
 	key   string
 	state algorithm.State
 }
 
-// rearrange puts the states of e into the order of l, whose keys differ from those of e's limits. States of
-// limits that l does not have are kept until they are unused again.
+// rearrange makes l the limits of e if their keys differ from those of e's limits, and puts the states into the order
+// of l. States of limits that l does not have are kept until they are unused.
 func (e *entry) rearrange(l *Limits, now int64) {
 	all := e.kept
 	for i, m := range e.limits.limits {
 		all = append(all, kept{m, e.limits.keys[i], e.states[i]})
 	}
-	members, states := slices.Clone(l.limits), make([]algorithm.State, len(l.limits))
+	limits, states := slices.Clone(l.limits), make([]algorithm.State, len(l.limits))
 	for i, key := range l.keys {
 		if at := slices.IndexFunc(all, func(k kept) bool { return k.key == key }); at >= 0 {
-			members[i], states[i] = all[at].limit, all[at].state
+			limits[i], states[i] = all[at].limit, all[at].state
 			all = slices.Delete(all, at, at+1)
 		}
 	}
 	e.kept = slices.DeleteFunc(all, func(k kept) bool { return k.limit.ResetAt(&k.state) <= now })
-	e.limits, e.states = NewLimits(members, l.keys, l.bans), states
+	e.limits, e.states = NewLimits(limits, l.keys, l.bans), states
 }

@@ -1,9 +1,9 @@
-// Package memory keeps the state of limits in this process, for limiters without Redis and for the outage
-// policy FailLocal. The number of keys is bounded: when a Store is full, it evicts a key to add another.
+// Package memory keeps the states of limits in this process, for limiters without Redis and for the outage
+// policy FailLocal. The number of keys is bounded: when a Store is full, it evicts a key before it adds another one.
 //
 //	memory.go  Store: decides, holds, refunds, resets
 //	limits.go  Limits: the limits of a limiter, and their states in the entry of a key
-//	ban.go     the bans of keys
+//	ban.go     decisions that may hold units or ban a key, and the bans
 //	shard.go   shard: a part of the keys under one lock, with sweeping and eviction
 package memory
 
@@ -24,12 +24,12 @@ const (
 	shardSize = 1024
 )
 
-// A Store keeps the states of limits for each key. Unless it is given a clock, it uses the monotonic clock,
-// which never steps back. It is safe for concurrent use.
+// A Store keeps the states of limits for each key. Without a clock of its own, it uses the monotonic clock of the
+// process. It is safe for concurrent use.
 type Store struct {
 	started time.Time
-	startAt int64            // started, in microseconds since the epoch
-	clock   func() time.Time // nil for the clock of the process
+	startAt int64            // started, in microseconds since the Unix epoch
+	clock   func() time.Time // the Store's own clock, or nil
 	seed    maphash.Seed
 	shards  []shard
 }
@@ -64,19 +64,18 @@ func (m *Store) shard(k string) *shard {
 	return &m.shards[i]
 }
 
-// lock locks the shard of the user's key k, which has both the states and the ban of k. It returns the
-// shard, the form in which the key of the states is stored, and the current instant. The caller must unlock
-// the shard.
+// lock locks the shard of the user's key k, which has both the states and the ban of k. It returns the shard, the
+// key of the entry that has the states of k, and the current instant. The caller must unlock the shard.
 func (m *Store) lock(k string) (s *shard, stored string, now int64) {
 	k = key.Local(k)
 	s, stored = m.shard(k), stateKey(k)
-	now = m.now() // before the lock is taken, so that it is held for less time
+	now = m.now() // read before the lock is taken, so that the lock is held for less time
 	s.Lock()
 	return s, stored, s.clamp(now)
 }
 
-// stateKey returns the key of the entry that has the states of k, which is in the form of key.Local. It
-// never equals a banKey.
+// stateKey returns the key of the entry that has the states of k. k must be in the form that key.Local returns. The
+// result never equals a banKey.
 func stateKey(k string) string {
 	if k[0] == 0 {
 		return "\x00k" + k
@@ -84,8 +83,8 @@ func stateKey(k string) string {
 	return k
 }
 
-// Decide evaluates each limit of l for n units of the user's key k, and writes its answer to answers. If
-// all limits admit n and charge is set, Decide charges n units.
+// Decide evaluates each limit of l for n units of the user's key k, and writes its answer to answers. If all limits
+// admit the units and charge is set, Decide charges them.
 func (m *Store) Decide(l *Limits, k string, n int64, charge bool, answers []algorithm.Answer) {
 	s, k, now := m.lock(k)
 	defer s.Unlock()
@@ -102,8 +101,8 @@ func (m *Store) Decide(l *Limits, k string, n int64, charge bool, answers []algo
 	}
 }
 
-// hold evaluates the limits of l, and if all admit, holds or charges the units of c. It writes the handles
-// to c.Handles.
+// hold evaluates the limits of l, and reports whether all admit. If so, it holds or charges the units of c, and writes
+// the handles to c.Handles. k is the key of the entry.
 func (s *shard) hold(l *Limits, k string, now int64, c algorithm.Operation, answers []algorithm.Answer) bool {
 	e := s.find(k, l, now)
 	n, op, handles := c.N, c.Op, c.Handles
@@ -124,7 +123,7 @@ func (s *shard) hold(l *Limits, k string, now int64, c algorithm.Operation, answ
 	return true
 }
 
-// End ends what is held or charged, as the operation of c says: OpSettle, OpRefund or OpRelease.
+// End ends the holds or charges of c.Handles by c.Op, which is OpSettle, OpRefund or OpRelease.
 func (m *Store) End(l *Limits, k string, c algorithm.Operation) {
 	s, k, now := m.lock(k)
 	defer s.Unlock()
@@ -149,12 +148,11 @@ func (m *Store) End(l *Limits, k string, c algorithm.Operation) {
 	}
 }
 
-// Renew holds n units for longer, and returns their new handles. A limit whose hold has ended keeps its
-// handle, and a limit whose slots are lost has the zero Handle.
+// Renew renews the holds of n units that handles identify, and returns their new handles. A limit whose hold has
+// ended keeps its handle, and a limit whose slots are lost gets the zero Handle.
 //
-// A Store with a clock of its own does not expire holds here: if a test advances the clock by much at once,
-// everything is renewed as if it had been renewed in time. Expiring holds would end those that are renewed
-// next.
+// In a Store with a clock of its own, Renew does not end holds that have expired, so that they can still be renewed.
+// A test may advance such a clock by a long time at once. All holds are then renewed as if this had happened in time.
 func (m *Store) Renew(l *Limits, k string, n int64, handles []algorithm.Handle) []algorithm.Handle {
 	renewed := slices.Clone(handles)
 	s, k, now := m.lock(k)
@@ -177,7 +175,7 @@ func (m *Store) Renew(l *Limits, k string, n int64, handles []algorithm.Handle) 
 	return renewed
 }
 
-// Reset forgets what was charged to k. Held units stay held.
+// Reset forgets the charges of k in all limits. Held units stay held.
 func (m *Store) Reset(l *Limits, k string) {
 	s, k, now := m.lock(k)
 	defer s.Unlock()

@@ -6,15 +6,15 @@ import (
 	"github.com/redislimit/redislimit/internal/algorithm"
 )
 
-// A faulty Evaluator panics.
+// A faulty is an Evaluator that panics.
 type faulty struct{ algorithm.Evaluator }
 
 func (faulty) Evaluate(*algorithm.State, int64, int64) (algorithm.Observation, bool) {
 	panic("a fault")
 }
 
-// TestPanicHoldsNoLock makes a decision panic, as a fault in an algorithm would: other keys can still be
-// decided.
+// TestPanicHoldsNoLock makes operations panic, as a fault in an algorithm would. The Store can still decide on other
+// keys.
 func TestPanicHoldsNoLock(t *testing.T) {
 	t.Parallel()
 	well := algorithm.Limit{
@@ -22,13 +22,13 @@ func TestPanicHoldsNoLock(t *testing.T) {
 	}
 	ill := well
 	ill.Evaluator = faulty{well.Evaluator}
-	m, by, answers := New(1, nil), NewLimits([]algorithm.Limit{ill}, []string{"a"}, nil), make([]algorithm.Answer, 1)
+	m, limits, answers := New(1, nil), NewLimits([]algorithm.Limit{ill}, []string{"a"}, nil), make([]algorithm.Answer, 1)
 	call := algorithm.Operation{Op: algorithm.OpReserve, N: 1, Handles: make([]algorithm.Handle, 1)}
 	for name, panics := range map[string]func(){
-		"Decide": func() { m.Decide(by, "k", 1, true, answers) },
-		"Hold":   func() { m.DecideHold(by, "k", call, answers) },
+		"Decide": func() { m.Decide(limits, "k", 1, true, answers) },
+		"Hold":   func() { m.DecideHold(limits, "k", call, answers) },
 		"End": func() {
-			m.End(by, "k", algorithm.Operation{Op: algorithm.OpSettle, N: 1, Actual: 2, Handles: call.Handles})
+			m.End(limits, "k", algorithm.Operation{Op: algorithm.OpSettle, N: 1, Actual: 2, Handles: call.Handles})
 		},
 	} {
 		func() {

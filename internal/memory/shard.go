@@ -8,14 +8,13 @@ import (
 )
 
 const (
-	// swept is how many entries are checked, in turn, whenever a key is added. An entry whose limits have
-	// been unused for a while is removed.
+	// swept is how many entries are checked whenever a key is added. The entries are checked in turn, and those
+	// that are not needed any more are removed; see retention.
 	swept = 2
-	// sampled is how many random entries are compared when a shard is full, to evict the entry that is used
-	// least.
+	// sampled is how many random entries are compared when a shard is full, to evict the one that is used least.
 	sampled = 16
-	// retention is how long, in microseconds, an entry is kept after its limits are unused again, unless
-	// the shard is full. If the key is used again within this time, no new entry need be allocated.
+	// retention is how long, in microseconds, an entry is kept after all its limits are available in full again,
+	// unless the shard is full. If the key is used again within this time, no new entry need be allocated.
 	retention = 10_000_000
 )
 
@@ -23,10 +22,10 @@ const (
 type shard struct {
 	sync.Mutex
 	entries  map[string]*entry
-	latest   int64 // the latest instant that clamp has returned
-	capacity int
+	latest   int64    // the latest instant that clamp has returned
+	capacity int      // the largest number of entries
 	list     []*entry // all entries, in no particular order
-	hand     int      // where the next sweep begins in list
+	hand     int      // the index in list of the entry that is swept next
 
 	// The padding makes a shard 128 bytes long, so that no two shards share a cache line.
 	_ [40]byte
@@ -36,7 +35,7 @@ type shard struct {
 type entry struct {
 	limits *Limits            // the limits of states
 	states []algorithm.State  // one for each limit of limits
-	kept   []kept             // states of other limits
+	kept   []kept             // states of limits that are not in limits; see rearrange
 	inline [1]algorithm.State // backs states if there is one limit
 	key    string
 	index  int // in the shard's list
@@ -47,14 +46,14 @@ func (s *shard) init(capacity int) {
 	s.capacity = capacity
 }
 
-// clamp returns now, or the instant of an earlier decision if that is later: now was read before the lock
-// was taken.
+// clamp returns now, or the instant that it returned before if that is later. So the instants of decisions never
+// step back, although now is read before the lock is taken.
 func (s *shard) clamp(now int64) int64 {
 	s.latest = max(s.latest, now)
 	return s.latest
 }
 
-// find returns the entry of key, with its states in the order of l, or nil if there is none.
+// find returns the entry of key, with its states in the order of l, or nil if key has no entry.
 func (s *shard) find(key string, l *Limits, now int64) *entry {
 	e := s.entries[key]
 	if e != nil && e.limits != l && e.limits.joined != l.joined {
@@ -63,7 +62,7 @@ func (s *shard) find(key string, l *Limits, now int64) *entry {
 	return e
 }
 
-// add adds an entry for key, and evicts another if the shard is full.
+// add adds an entry for key. If the shard is full, add evicts another entry.
 func (s *shard) add(key string, l *Limits, now int64) *entry {
 	until := now
 	if len(s.list) < s.capacity {
@@ -85,7 +84,7 @@ func (s *shard) add(key string, l *Limits, now int64) *entry {
 	return e
 }
 
-// sweep checks the next entry, and removes it if its limits were unused by until.
+// sweep checks the next entry, and removes it if all its limits are available in full at the instant until.
 func (s *shard) sweep(until int64) {
 	if s.hand >= len(s.list) {
 		s.hand = 0
@@ -97,7 +96,7 @@ func (s *shard) sweep(until int64) {
 	}
 }
 
-// evict removes the least used of some random entries.
+// evict removes one of some random entries: the one that is used least.
 func (s *shard) evict(now int64) {
 	var least *entry
 	usage := 0.0
@@ -131,7 +130,7 @@ func (e *entry) resetAt() int64 {
 	return at
 }
 
-// usage returns the largest Usage of any limit.
+// usage returns the largest Usage of all limits.
 func (e *entry) usage(now int64) float64 {
 	used := 0.0
 	for i, l := range e.limits.limits {

@@ -1,19 +1,20 @@
--- bans.lua has the functions with which decide.lua bans keys, if a limiter has bans. Behind the keys of
--- the limits a call has a key for the ban of each limiter: a limiter that decides alone has one, and if
--- several decide together, each of them that has bans has one.
+-- bans.lua has the functions with which decide.lua bans keys. A call has a key for the ban of each limiter
+-- that has bans, behind the keys of all limits. There is more than one such key only if several limiters with
+-- bans decide together.
 --
--- Stored: a string, 'X1 ends level lasts': the instant at which the ban ends, how many denials have
--- banned the key since its bans were last forgotten, and how long this ban lasts, in microseconds. Its
--- bans are forgotten if the key is not denied for another `lasts` after `ends`.
--- Argument: the last one of a call, 1 if a denial bans.
--- Operation '8', which only limiters with bans have: it bans for as many microseconds as there are units.
--- With 0 units it ends the ban. If `given` is 1, a ban that ends later stays as it is.
--- Replies, behind those of all limits: 0, or 1 if the key was banned before the call, or 2 if its denial
--- has banned it; the instant; and when the ban ends.
+-- Stored: a string, 'X1 ends level lasts': the instant at which the ban ends; how many denials have banned the
+-- key since its bans were last forgotten; and how long this ban lasts, in microseconds. The bans of the key are
+-- forgotten if no other ban begins before `ends` + `lasts`.
+-- Argument: 1 if a denial bans, otherwise 0. A call has one such argument for each ban.
+-- Operation '8', only for limiters with bans: it bans for as many microseconds as the call has units. With 0
+-- units it ends the ban. If `given` is 1, a ban that ends later stays as it is.
+-- Replies, behind the replies of all limits, for each ban: 0 if the key is not banned, 1 if it was banned before the
+-- call, or 2 if the call has begun the ban by its denial; the instant; and the instant at which the ban ends.
 
 local function bans(limit, ban)
-  -- read returns the end of the ban that is stored at a key, its level, and how long it lasts. It deletes
-  -- a foreign value, which may have no TTL, because only denials and operation '8' write here.
+  -- read returns the end of the ban that is stored at a key, its level, and how long it lasts; or zeros if no
+  -- ban is stored, or if it is forgotten. read deletes a foreign value. Otherwise a foreign value without a TTL
+  -- would stay until the next ban, because nothing else writes to the key.
   function ban.read(key, now)
     local value, ends_at, rank, length = redis.pcall('GET', key), 0, 0, 0
     local foreign = value
@@ -23,7 +24,7 @@ local function bans(limit, ban)
       local ends, level, lasts = string.match(#value <= longest and value or '', '^X1 (%d+) (%d+) (%d+)$')
       ends, level, lasts = tonumber(ends), tonumber(level), tonumber(lasts)
       if ends and level and lasts and ends <= latest and level <= 2 ^ 30 and lasts <= ahead then
-        foreign = nil -- even if it is forgotten: if the clock steps back, it counts again
+        foreign = nil -- a ban that is forgotten is not foreign: if the clock steps back, it counts again
         if now < ends + lasts then ends_at, rank, length = ends, level, lasts end
       elseif not ends then
         limit.check_version(value)
@@ -33,14 +34,14 @@ local function bans(limit, ban)
     return ends_at, rank, length
   end
 
-  -- write stores a ban and returns the error of Redis.
+  -- write stores a ban. It returns the error of Redis, or nil.
   function ban.write(key, ends_at, level, length)
     local text = string.format('X1 ' .. whole .. ' %d ' .. whole, ends_at, level, length)
     local done = redis.pcall('SET', key, text, 'PX', string.format(whole, 2 * length / 1000 + grace + 1))
     return done.err
   end
 
-  -- block does operation '8'. It returns the error of Redis, and when the ban ends.
+  -- block carries out operation '8'. It returns the error of Redis or nil, and the instant at which the ban ends.
   function ban.block(key, now, units, given)
     local failure, until_then = nil, 0
     if units == 0 then
@@ -56,9 +57,9 @@ local function bans(limit, ban)
     return failure, until_then
   end
 
-  -- begin bans a key because of a denial, at least until `admitted_from`: then all limits that have
-  -- denied would admit. It returns 2, or 0 if Redis refuses the write and only the denial stands; and
-  -- when the ban ends.
+  -- begin bans a key because of a denial. The ban does not end before `admitted_from`, the instant from which
+  -- the limits that have denied would admit, unless it would be longer than ban.longest. begin returns 2, or 0 if
+  -- Redis refuses the write: the call is then denied without a ban. It also returns the end of the ban.
   function ban.begin(key, now, admitted_from, level)
     local levels, began = ban.levels, 2
     local next_level = math.min(level + 1, 2 ^ 30)
@@ -69,8 +70,8 @@ local function bans(limit, ban)
     return began, until_then
   end
 
-  -- bars returns the later of two instants: `admitted_from`, and if a denial bans, that from which on the
-  -- limit would admit what it has denied.
+  -- bars returns the later one of two instants: `admitted_from`, and the instant from which this limit would
+  -- admit what it has denied. If a denial does not ban, it returns `admitted_from`.
   function limit.bars(admitted_from, denial_bans, now, n, f, a, b, c, y)
     local later = admitted_from
     if denial_bans then
@@ -80,8 +81,8 @@ local function bans(limit, ban)
     return later
   end
 
-  -- bars_without_held is like bars, but evaluates again without the units that are held: a denial bans
-  -- only if what is charged alone denies.
+  -- bars_without_held is like bars, but first evaluates again without the held units. If the limit would admit
+  -- without them, bars_without_held returns `admitted_from`: a denial that is only due to held units bans nothing.
   function limit.bars_without_held(admitted_from, denial_bans, now, units, n, f, stored, key, record)
     local later, cost, part = admitted_from, n, f
     if denial_bans then

@@ -1,15 +1,16 @@
--- calendar.lua counts the units in the windows of a calendar. Except for that, it is a fixed window.
+-- calendar.lua counts the units in the windows of a calendar. In all other respects it is a fixed window.
 --
--- Stored: a string, 'W1 used opened': the units used in a window, and the instant of its first charge in
--- microseconds. The units count if `opened` is not before the start of the current window, which the
--- sender gives. The window itself is not stored, so that senders with different time zone data do not
+-- Stored: a string, 'W1 used opened': the units used in a window, and the instant of the window's first charge in
+-- microseconds. The units count if `opened` is not before the start of the current window, which the sender of
+-- the script knows. The window itself is not stored. Otherwise, senders with different time zone data would
 -- reset each other's counts again and again.
--- Constants: the limit; the period, which is as long as the longest window; and the windows around the
--- sender's time: one lasts from `from` to `to`, the one before it begins at `previous`, and the one after
--- it ends at `after`.
+-- Constants: the limit; the period, which is the length of the longest window; and three windows. The window that
+-- contains the sender's time lasts from `from` to `to`. The window before begins at `previous`, and the window
+-- after ends at `after`.
 -- Cost: the units.
--- Observed: used (a), opened (b), and how long after that the window ends (c), which may be negative if the
--- clock has stepped back; and the digits of `opened` if they are stored (x).
+-- Observed: a is `used`. b is `opened`, or the instant of the decision if nothing is stored for the window. c is how
+-- long after b the window ends; it may be negative if the clock has stepped back. x is `opened` as it is stored, in
+-- digits, or nil.
 
 local function calendar(constants_at)
   local count, period, previous = ARGV[constants_at] + 0, ARGV[constants_at + 1] + 0, ARGV[constants_at + 2] + 0
@@ -21,7 +22,8 @@ local function calendar(constants_at)
     for i = position, position + 5 do ARGV[i] = ARGV[i] + 0 end
   end
 
-  -- check raises an error, which the sender gets, if one of the two clocks is wrong.
+  -- check raises an error, which the sender gets, if the sender's clock and the clock of Redis differ so much that
+  -- the time of Redis is in none of the three windows.
   function limit.check(now)
     if now < previous or now >= after then error('the clock of redis or of this process is wrong by more than a window of the calendar', 0) end
   end
@@ -32,8 +34,8 @@ local function calendar(constants_at)
       used, digits = string.match(#value <= longest and value or '', '^W1 (%d+) ([1-9]%d*)$')
       used, opened = tonumber(used), tonumber(digits or 0)
       if used and used <= 2 ^ 30 and opened <= latest then
-        -- After a step back of the clock it is still the window in which they were charged, or the
-        -- last one that is known.
+        -- If the clock has stepped back, the window in which the units were charged is still the current one. If
+        -- that is after the three windows, the last of the three is.
         if opened >= to then instant = math.max(now, to) elseif opened >= from then instant = math.max(now, from) end
       else
         used, opened, digits, wrong = 0, now, nil, value
@@ -41,13 +43,13 @@ local function calendar(constants_at)
     end
     local start, stop = from, to
     if instant >= to then start, stop = to, after elseif instant < from then start, stop = previous, from end
-    if instant < previous then start, stop = instant, previous end -- what was held has expired long ago
+    if instant < previous then start, stop = instant, previous end -- a hold that expired long ago is charged at `instant`
     if opened < start then used, opened, digits = 0, instant, nil end
     return used + n <= count, instant, used, opened, stop - opened, wrong, digits
   end
 
   function limit.charge(now, n, _, _, a, b, c, x)
-    return string.format('W1 %d %s', a + n, x or string.format(whole, b)), b + c - now -- the digits as they were read
+    return string.format('W1 %d %s', a + n, x or string.format(whole, b)), b + c - now -- x has the digits as they were read
   end
 
   return limit

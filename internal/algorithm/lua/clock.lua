@@ -1,7 +1,6 @@
--- Every script begins with this: the server's clock decides, in microseconds since the Unix epoch.
--- A key is kept for `grace` milliseconds longer than it is needed, because TTLs count from a cached
--- clock of Redis, which may be behind this one, and no key may expire early. A script has as few
--- functions as possible, because Lua creates each of them again in every call.
+-- Every script begins with this file. `now` is the time of the Redis server, in microseconds since the Unix
+-- epoch. A key is kept for `grace` milliseconds longer than it is needed: Redis counts TTLs from a cached
+-- clock, which may be behind `now`, and a key that is needed must not expire.
 
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]

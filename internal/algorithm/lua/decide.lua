@@ -1,75 +1,93 @@
--- decide.lua makes the calls of a limiter, or of several that decide together. A call decides on
--- several limits, each with a key and a cost of its own. If all of them admit, all are charged, and
--- else none is. All limits are evaluated before the first is charged, because Redis does not undo the
--- writes of a script that fails. Before that only what has expired is written.
+-- decide.lua carries out the calls of one limiter, or of several limiters that decide together. A call decides
+-- on several limits, each with a key and a cost of its own. If all limits admit, all are charged; otherwise
+-- none is charged. All limits are evaluated before the first one is charged, because Redis does not undo the
+-- writes of a script that fails. Until then, the script only removes or charges what has expired.
 --
--- A plain decision on keys without holds and without unusual values stands first. Everything else
--- takes the slow branch, whose functions are in holds.lua: calls other than plain decisions, and
--- plain decisions that find holds or something unusual.
+-- There are two branches. The fast branch, which comes first, makes plain decisions. All other calls take the
+-- slow branch, whose functions are in holds.lua. A plain decision that finds holds or something unusual takes
+-- the slow branch, too.
 --
--- KEYS     For each call the keys of its limits and then the keys of its bans.
--- ARGV     The constants of each limit, and then the calls. A plain decision is '1' to charge what is
---          admitted, or '0' to evaluate only, and the cost of each limit. The last call stands once for
---          all keys that are left. If the calls are on limits with different numbers, each call has
---          the constants behind it. The last arguments of a call are one for each ban: see bans.lua.
---          Any other call is an operation, a number of units, a number `given`, and for each limit a
---          `handle` and an `expiry`, which say what is settled, renewed or taken back. If the call begins
---          a hold or takes a slot, `handle` is how long that lasts. The operations are
---            '0'  decide on the units and charge nothing
---            '1'  decide on the units and charge them; a slot is taken, with `given` as its id
---            '2'  decide on the units and hold them; `given` is the id of the holds if the key has
---                 none yet, and the id of a slot
---            '3'  settle: end a hold of the units and charge `given` instead. If the hold has expired,
---                 the units have been charged, and only what `given` exceeds them by is charged. If the
---                 hold is not found, a negative expiry says that it has expired
+-- KEYS     For each call, the keys of its limits, and then the keys of its bans.
+-- ARGV     The constants of all limits, and then the calls. If there are more keys than the calls need, the
+--          last call is made again for the keys that are left. If the calls have limits with different
+--          numbers, the constants are not at the beginning: each call has its own. A call consists of these
+--          arguments:
+--            - a plain decision: '1' to charge the units if they are admitted, or '0' to charge nothing; and
+--              the cost of each limit
+--            - any other call: the operation; a number of units; a number `given`; and for each limit a
+--              `handle` and an `expiry`, which identify what is settled, renewed or taken back. If the call
+--              begins a hold or takes a slot, `handle` is instead the time for which it is held. If a limit
+--              has slots, '0' and '1' have this form, too
+--          Two kinds of arguments may follow at the end of any call:
+--            - for each ban one argument: see bans.lua
+--            - the constants, if each call has its own
+--          The operations are
+--            '0'  decide on the units, and charge nothing
+--            '1'  decide on the units, and charge them. A slot is taken, and `given` is its id
+--            '2'  decide on the units, and hold them. `given` is the id of a slot. It is also the id of the
+--                 holds if the key has none yet
+--            '3'  settle: end a hold of the units, and charge `given` units instead. If the hold has expired,
+--                 its units have been charged already, and only those units that `given` has more are
+--                 charged. If the hold is not found, a negative expiry means that it has expired
 --            '4'  take back units that were charged
 --            '5'  forget what was charged
---            '6'  renew a hold or a slot. Behind the call each limit has one more argument: for how
---                 long, counted from now
+--            '6'  renew a hold or a slot. The call has one more argument for each limit: the time for which
+--                 it is held, counted from now
 --            '7'  free a slot
 --            '8'  ban: see bans.lua
---          If one of the limits has slots, '0' and '1' are of this longer form, too.
--- Replies  One list. A plain decision adds {admits, t, a, b, c} for each limit: 1 or 0, the instant of
---          the decision, and what the algorithm observed before it charged. The slow branch adds
---          {done, t, a, b, c, held, id, expiry} for each limit: `done` is 7, or 6 if the limit does not
---          admit; `held` is how many units are held, or for a queue the largest free place; and the
---          id and the expiry are those of a hold that has begun. A call on a banned key replies 5.
---          Among several calls, one that fails and one for which no time was left reply 2 and charge
---          nothing. A call that fails after something was charged replies 4.
+-- Replies  One list for all calls. A plain decision in the fast branch adds {admits, t, a, b, c} for each
+--          limit. `admits` is 1 or 0, t is the instant of the decision, and a, b and c are what the algorithm
+--          observed before the charge. For a queue without free places, the epoch is in the place of c if
+--          units were charged. The slow branch adds {done, t, a, b, c, held, id, expiry} for each limit.
+--          `done` is 7, or 6 if the limit does not admit. `held` is how many units are held. `id` and `expiry`
+--          are the handle of a hold that has begun. For a queue, `held` is the largest free place, and `id`
+--          the epoch. The fast branch also uses this form for a queue with free places, and for all limits of
+--          a script in which a queue is one of several limits.
+--          A call on a banned key replies 5. If the list is for several calls, a call that fails replies 2
+--          and charges nothing, and so does a call for which no time was left. A call that fails after some
+--          limits have changed replies 4. Zeros follow these three codes.
 --
--- The composer (internal/algorithm/inline.go) writes what is between EACH LIMIT and END once for each
--- limit, and puts the bodies of the limit's functions in the place of their calls. It writes a line with
--- ONLY behind it if there are SEVERAL limits, if the limiter has BANS, or, for the constants of
--- one limit, if they are given ONCE for all calls or with each CALL. The functions are
---   check(now)            raises an error that the sender gets
---   cost(position)        a cost that a plain decision has, as two numbers n and f
---   more(n, f, units)     the cost of these units and of that cost together
+-- The composer (internal/algorithm/inline.go) writes the lines between EACH LIMIT and END once for each limit,
+-- and replaces the calls of the limit's functions by their bodies. It writes a line that ends with ONLY and a
+-- mark only in these cases:
+--   SEVERAL  if there are several limits
+--   BANS     if the limiter has bans
+--   ONCE     if there is one limit, and its constants are given once for all calls
+--   CALL     if there is one limit, and each call has its own constants
+-- The functions return:
+--   check(now)            nothing, but it may raise an error, which the sender gets
+--   cost(position)        the cost of a limit in a plain decision, as two numbers n and f
+--   more(n, f, units)     the cost of these units and the cost n, f together
 --   evaluate(value, now, n, f, key, records)
---                         whether the limit admits a cost; t, which is `now`, or the instant that is
---                         stored if the clock has stepped back since; a, b and c, the Observation; the
---                         value if it is foreign, or nil; and x and y, what else charge needs. It writes
---                         nothing. A value is false if none is stored. For a log it is the newest charge,
---                         and `records` is 1 if a record of holds is stored behind that
+--                         whether the limit admits a cost; t, which is `now`, or the instant that is stored
+--                         if the clock has stepped back since then; a, b and c, the Observation; the value
+--                         if it is foreign, otherwise nil; and x and y, which charge needs. evaluate writes
+--                         nothing. The value is false if none is stored. For a log, the value is the newest
+--                         charge, and `records` is 1 if a record of holds is stored behind it
 --   when(now, n, f, a, b, c, y)
---                         the instant from which on the limit would admit what it denies
+--                         the instant from which the limit would admit what it denies now
 --   charge(now, n, f, t, a, b, c, x, y, key, records)
---                         the text to store and for how long it is needed. A log writes by itself and
---                         returns an error of Redis behind these. A queue returns nil there, and then its
---                         epoch and the largest free place
+--                         the text to store, and for how long it is needed. A log writes by itself, and its
+--                         third result is an error of Redis or nil. The third result of a queue is nil, and
+--                         its further results are the epoch and the largest free place
 --   bound(units, a)       the cost of units that are charged whether they fit or not
---   needed(now, a, b, c, y)  until when what is stored is needed, or nil
---   tail(held, rate)      for how much longer a key is needed once held units are charged
+--   needed(now, a, b, c, y)
+--                         the instant until which the stored value is needed, or nil
+--   tail(held, rate)      for how long a key is needed after the held units have been charged
 --   refund(units, handle, expiry, now, a, b, c, x, y, key)
---                         whether to charge what follows, whether to remove all that is charged instead,
---                         a negative cost n and f, and y
+--                         whether to charge the negative cost that follows; whether to remove all that was
+--                         charged instead; the cost as two numbers n and f; and the y for charge
 
--- These survive a call that fails. `limit_written` is the number of the limit that is being written, or
--- 0. `spent` estimates how many microseconds the decisions so far took beyond those of a usual one.
+-- These variables keep their values when a call fails. `base` and `at` are where the next call begins in KEYS
+-- and ARGV, and `replied` is how many integers have been replied. `limit_written` is the number of the limit
+-- that is being written, or 0. `spent` estimates how many microseconds the script has taken so far in addition
+-- to the time of the same number of usual decisions.
 local base, at, replied, limit_written, spent = 0, script.first_call, 0, 0, 0
 
--- run makes the calls, from the one whose keys begin behind index `base`. If a code is given, it is the
--- reply to the first of them, which is not made. A script with one call returns the error of that
--- call. `now`, `grace` and `reply` are parameters because a variable of an outer function is slower.
+-- run carries out the calls, beginning with the one whose keys follow index `base`. If a code is given, the
+-- first of these calls is not carried out, and the code is its reply. If the script has one call, run returns
+-- the error of that call. `now`, `grace` and `reply` are parameters because Lua reads a parameter faster than
+-- a variable of an outer function.
 local function run(code, now, grace, reply)
   -- PRELUDE
   local keys, arguments = #KEYS, #ARGV
@@ -78,7 +96,7 @@ local function run(code, now, grace, reply)
   -- CONSTANTS -- ONLY ONCE
   -- END
   while base < keys do
-    local op, offset, all = ARGV[at], replied, true -- `all` limits admit
+    local op, offset, all = ARGV[at], replied, true -- `all`: whether all limits so far admit
     local plain = not script.slots and (op == '1' or op == '0')
     local slow = not plain
     local width = plain and script.plain or op == '6' and script.renewal or script.other
@@ -89,7 +107,7 @@ local function run(code, now, grace, reply)
     if spent > time_budget then code = code or 2 end
     -- EACH BAN
     local ban_b, ends_b, level_b = 0, 0, 0
-    local admitted_from_b = 0 -- then all limits would admit that deny because of what is charged
+    local admitted_from_b = 0 -- the instant from which the limits would admit that deny because of charged units
     local bans_b = ARGV[at + width - ban.flag] + 0 == 1
     if op <= '2' and (not code or code == 5) then
       ends_b, level_b = ban.read(KEYS[base + ban.key], now)
@@ -114,7 +132,7 @@ local function run(code, now, grace, reply)
         else
           value_i = redis.pcall('GET', key)
         end
-        -- A record of holds is the last member of a log, and stands behind | in any other value. The
+        -- A record of holds is the last member of a log. In every other value it begins with |. The
         -- shortest value with a record has more than 40 bytes.
         if value_i and (value_i.err or limit.stores_log and value_i[2] == 'inf' or
             not limit.stores_log and #value_i > 40 and string.find(value_i, '|', 1, true)) then
@@ -159,23 +177,24 @@ local function run(code, now, grace, reply)
       if not ready then -- this is the first call that takes this branch
         ready = true
         -- HOLDS
-        -- If its memory is full, Redis refuses a write that needs memory only if it is the first write of a
-        -- script. After a write that frees memory, it refuses none. So if Redis is full, this call is
-        -- the last one. The command that finds out is one that needs memory, but writes nothing.
+        -- When its memory is full, Redis refuses writes that need memory, but only as the first write of a
+        -- script: after another write, such as one that frees memory, it refuses none. So if the memory is
+        -- full, no call is made after this one. The following command finds out: Redis refuses it like a
+        -- write that needs memory, but it changes nothing.
         local full = keys > script.keys and redis.pcall('ZADD', KEYS[base + 1], 'XX', 'INCR', '0', '')
         if type(full) == 'table' and string.find(full.err, 'OOM', 1, true) then spent = time_budget + 1 end
       end
-      local units, given = 0, 0 -- the cost of a plain decision is in n and f instead
+      local units, given = 0, 0 -- for a plain decision, n and f have the cost instead
       if not plain then units, given = ARGV[at + 1] + 0, ARGV[at + 2] + 0 end
       all = true
       if op == '8' then
-        code = 1 -- the reply that it is done
+        code = 1 -- the reply: it is done
         -- EACH BAN
         err, ends_b = ban.block(KEYS[base + ban.key], now, units, given)
         -- END
       else
         -- EACH BAN
-        admitted_from_b = 0 -- limits that denied above are evaluated again
+        admitted_from_b = 0 -- the slow branch evaluates again the limits that have denied in the fast branch
         -- END
         -- EACH LIMIT
         local found_i -- ONLY SEVERAL
@@ -253,7 +272,7 @@ local function run(code, now, grace, reply)
   end
 end
 
--- The last call may be for many keys: its costs become numbers once, and so do the constants.
+-- The last call may be made for many keys, so its costs are converted to numbers once, and so are the constants.
 if not script.own and #KEYS > script.keys then
   for i = #ARGV - script.costs_end, #ARGV - script.costs_end + script.costs - 1 do ARGV[i] = ARGV[i] + 0 end
 end
@@ -264,6 +283,7 @@ end -- ONLY SEVERAL
 -- END
 local code, reply = nil, script.zeros
 if #KEYS == script.keys then return run(nil, now, grace, reply) or reply end
--- If a call fails, the next run replies that to the call at `base`, and makes those behind it.
+-- If a call fails, the next run replies a code to it, which is the call at `base`, and carries out the calls
+-- that follow.
 while not pcall(run, code, now, grace, reply) do code = limit_written > 0 and 4 or 2 end
 return reply

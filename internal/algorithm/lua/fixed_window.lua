@@ -1,13 +1,13 @@
 -- fixed_window.lua counts the units in windows.
 --
--- Stored: a string, 'F1 used opened': the units used in a window, and the instant of its first charge in
--- microseconds. The window begins at that instant, or if it is aligned, at the last multiple of the period.
--- After a reset the same window has another `opened`.
--- Constants: the limit, the period, and a form: 'first' for a window that begins with its first request,
--- or 'aligned'.
+-- Stored: a string, 'F1 used opened': the units used in a window, and the instant of the window's first charge in
+-- microseconds. The window begins at that instant, or if it is aligned, at the last multiple of the period before
+-- it. If the key is reset and then charged again within a window, `opened` differs.
+-- Constants: the limit, the period, and a form: 'first' for a window that begins with its first charge, or
+-- 'aligned'.
 -- Cost: the units.
--- Observed: used (a), opened (b), and how long after that the window ends (c); and the digits of `opened`
--- if they are stored (x).
+-- Observed: a is `used`. b is `opened`, or the instant of the decision if nothing is stored for the window. c is how
+-- long after b the window ends. x is `opened` as it is stored, in digits, or nil.
 
 local function fixed_window(constants_at)
   local count, period, form = ARGV[constants_at] + 0, ARGV[constants_at + 1] + 0, ARGV[constants_at + 2]
@@ -48,11 +48,11 @@ local function fixed_window(constants_at)
   end
 
   function limit.charge(now, n, _, _, a, b, c, x)
-    return string.format('F1 %d %s', a + n, x or string.format(whole, b)), b + c - now -- the digits as they were read
+    return string.format('F1 %d %s', a + n, x or string.format(whole, b)), b + c - now -- x has the digits as they were read
   end
 
   function limit.bound(units, a)
-    return math.min(units, 2 ^ 30 - a), 0 -- more than any limit
+    return math.min(units, 2 ^ 30 - a), 0 -- the sum is at most 2^30, which is more than any limit
   end
 
   function limit.needed(_, a, b, c)
@@ -63,7 +63,8 @@ local function fixed_window(constants_at)
     return period
   end
 
-  -- refund subtracts the units from the window that was opened at `handle`, if that is the current one.
+  -- refund subtracts the units from the window that was opened at `handle`, if that is the current window. If no
+  -- units are left in it, the value is removed.
   function limit.refund(units, handle, _, _, a, b)
     return b == handle and a > units, b == handle and a <= units, -units, 0
   end

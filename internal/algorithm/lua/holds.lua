@@ -1,23 +1,23 @@
 -- holds.lua has the functions with which the slow branch of decide.lua handles a limit: look finds out
--- what is stored, and act does what the call asks for. They are the same for every algorithm that
--- charges its units. Slots are never charged, and in_flight.lua has these functions of its own.
+-- what is stored, and act carries out the call. They are the same for every algorithm that charges its
+-- units. Slots are never charged, so in_flight.lua has a look and an act of its own.
 --
--- Stored: the record of the holds of a limit. It stands behind the string of the algorithm, or is the
--- member of its log with the score +inf. The record is
---   '|H1 id last_charged held first', ' expiry:units' for each hold but the first, and '@count/period'
--- `id` differs from that of the holds that a key had before its state was lost. `last_charged` is the
--- latest expiry of a hold that has been charged. `held` is the sum of all held units. `first` is the
--- first expiry, or 0. All units that expire at one instant are one hold. The holds are in the order of
--- their expiries, and there are at most 64 of them: about eight for each duration of holds in use.
--- 'count/period' is the fastest rate at which they were reserved; only buckets have it.
--- A record is foreign if it is longer than 64 holds can be, or has more units than any limit. A plain
--- decision reads the beginning only, so the beginning counts: if the holds behind it contradict it, all
--- held units expire at `first`.
+-- Stored: a record of the holds of a limit. It stands behind the string of the algorithm. In a log, it is the
+-- member with the score +inf. The record is
+--   '|H1 id last_charged held first', then ' expiry:units' for each hold but the first, and then '@count/period'
+-- `id` identifies the holds: if the state of the key is lost, later holds have another id. `last_charged` is the
+-- latest expiry of a hold that has been charged. `held` is the sum of all held units. `first` is the expiry of
+-- the first hold, or 0. All units that expire at the same instant are one hold. The holds are in the order of
+-- their expiries. There are at most 64 of them, and usually about eight for each duration of holds in use.
+-- 'count/period' is the fastest rate at which the held units were reserved. Only buckets have it.
+-- A record is foreign if it is longer than 64 holds can be, or has more units than any limit allows. If the list of
+-- holds contradicts `held` or `first`, these two count, because most calls read only them: all held units then
+-- expire at `first`.
 
 local record_head = '|H1 ' .. whole .. ' ' .. whole .. ' ' .. whole .. ' ' .. whole
 
--- parse returns the id, last_charged, held and first of a record, the text of the holds behind them,
--- and the rate or ''. It returns nothing if the record is foreign.
+-- parse returns the id, last_charged, held and first of a record, the text of the holds behind them (`rest`), and
+-- the rate or ''. It returns nothing if the record is foreign.
 function parse(text)
   if #text > 32 * 64 + 100 then return end
   local id, last_charged, held, first, rest, rate = string.match(text, '^|H1 (%d+) (%d+) (%d+) (%d+)([ :%d]*)@?([/%d]*)$')
@@ -28,7 +28,7 @@ function parse(text)
   if held > 0 and first > last_charged or held == 0 and first == 0 and rest == '' then return id, last_charged, held, first, rest, rate end
 end
 
--- unfold returns the holds of a record in one list: expiry, units, expiry, units ...
+-- unfold returns the holds of a record as one list: expiry, units, expiry, units ...
 function unfold(held, first, rest)
   local list = held > 0 and { first, held } or {}
   if rest == '' then return list end
@@ -42,7 +42,7 @@ function unfold(held, first, rest)
   return list
 end
 
--- fold returns the text of a record. It is '' if there is nothing to remember.
+-- fold returns the text of a record, or '' if there is nothing to remember.
 function fold(id, last_charged, held, list, rate)
   if held == 0 and last_charged == 0 then return '' end
   local text = string.format(record_head, id, last_charged, held, list[1] or 0)
@@ -51,13 +51,13 @@ function fold(id, last_charged, held, list, rate)
   return text
 end
 
--- speed returns the units per microsecond of a rate 'count/period'.
+-- speed returns how many units drain in a microsecond at a rate 'count/period'.
 function speed(rate)
   local count, per = string.match(rate, '^(%d+)/(%d+)$')
   return count / per
 end
 
--- fastest returns the faster one of two rates.
+-- fastest returns the faster one of two rates 'count/period'.
 function fastest(rate, second)
   if rate == second or speed(rate) > speed(second) then return rate end
   return second
@@ -65,40 +65,41 @@ end
 
 local function holds(limit)
   limit.stores_log = false -- whether the algorithm stores a sorted set with an entry for each charge
-  limit.drains = false -- whether its units drain at a rate, so that held units keep the rate of their reservation
-  limit.delays = false -- whether what it admits may have to wait for its place in a queue
+  limit.drains = false -- whether its units drain at a rate: held units then keep the rate at which they were reserved
+  limit.delays = false -- whether its units are places in a queue, so that an admitted request may have to wait
 
-  -- task returns the operation that an operation is for this limit. It is '9' if there is nothing to do.
+  -- task returns the operation that this limit carries out for an operation of the call, or '9' if it does nothing.
   function limit.task(op, _)
     return op
   end
 
-  -- check does nothing: only a limit that has something to check defines it.
+  -- check does nothing. A limit that has something to check has a check of its own.
   function limit.check(_)
   end
 
-  -- pace returns the rate at which the units of a limit drain, 'count/period'. A limit that does not drain
-  -- needs neither this function nor the next one.
+  -- pace returns the rate 'count/period' at which the units of a limit drain. Only buckets have a pace and a
+  -- forced of their own.
   function limit.pace()
     return ''
   end
 
-  -- forced returns what to store in place of what charge has returned, and for how long that is needed, if
-  -- what is stored then drains at another rate. Otherwise it returns nothing.
+  -- forced is called after units were charged whether they fit or not. If the stored debt drains at another rate
+  -- than that of the limit from then on, forced returns the text to store instead of the text that charge has
+  -- returned, and for how long it is needed. Otherwise it returns nil.
   function limit.forced()
     return nil, nil
   end
 
-  -- mistyped returns a foreign value for the error of reading a key of another type. It raises every
-  -- other error.
+  -- mistyped takes the error of a command that has read a key. If the key has another type, mistyped returns a
+  -- string that counts as a foreign value. Otherwise it raises the error.
   function limit.mistyped(failure)
     if not string.find(failure, 'WRONGTYPE', 1, true) then error(failure) end
     return 'foreign'
   end
 
-  -- check_version raises an error if a foreign value has a version that this script does not know.
-  -- Such a value is from a newer process that runs beside this one. If it counted as nothing, each of the
-  -- two would begin afresh whenever it comes after the other. So the value stays: see docs/stored.md.
+  -- check_version raises an error if a foreign value has a version that this script does not know. Such a value was
+  -- stored by a newer process that uses the same key. If it counted as no value, each of the two processes would
+  -- forget what the other one has charged. So the value stays: see docs/stored.md.
   function limit.check_version(value)
     for version in string.gmatch('|' .. value, '|(%u%d%d?) ') do
       if not string.find(script.versions, version, 1, true) then
@@ -107,18 +108,19 @@ local function holds(limit)
     end
   end
 
-  -- replace removes a foreign value from the key of a log. It begins with a write that Redis refuses if
-  -- its memory is full. The caller stores the record again. replace returns the error of Redis.
+  -- replace removes a foreign value from the key of a log, and with it a record of holds, which the caller must store
+  -- again. Its first write is one that Redis refuses if its memory is full. replace returns the error of Redis or nil.
   function limit.replace(key)
     local done = redis.pcall('SET', key, '', 'PX', 1000)
     if not done.err then redis.call('DEL', key) end
     return done.err
   end
 
-  -- close writes what has changed. `stored` is the text of what is charged; a log has written that
-  -- itself. It is needed until `needed_until`, or not at all if that is nil. `record` is the record that
-  -- is at the key, and `list` what is held now, as unfold returns it, or nil if that has not changed. close
-  -- returns the error of Redis, and the record that is at the key afterwards.
+  -- close writes a changed value and record to the key, and sets its TTL. `stored` is the text of the algorithm without
+  -- the record. (A log has already written its charges.) It is needed until `needed_until`, or not at all if that is
+  -- nil. `record` is the record that is stored at the key. `list` has the holds that the key has now, in the form of
+  -- unfold, or is nil if they have not changed. close returns the error of Redis or nil, and the record that is stored
+  -- afterwards.
   function limit.close(key, stored, now, needed_until, record, id, last_charged, held, first, rest, rate, list)
     local last, next_record, failure = first, record, nil
     if list or held == 0 and last_charged == 0 then
@@ -127,7 +129,7 @@ local function holds(limit)
     elseif rest ~= '' then
       last = math.min(tonumber(string.match(string.sub(rest, -32), ' (%d+):%d+$') or '') or latest, latest)
     end
-    -- The key is kept until all held units have been charged and their charges are not needed any more.
+    -- The key is kept until all held units have been charged, and until their charges are not needed any more.
     if held > 0 then
       local longer = limit.tail(held, rate)
       last = math.max(needed_until or now, last) + longer
@@ -135,7 +137,8 @@ local function holds(limit)
       last = needed_until or now
     end
     if not limit.stores_log then
-      -- Beside a record a window that has ended stays, too: if the clock steps back, it is open again.
+      -- If there is a record, `stored` is written even if it is a window that has ended: if the clock steps back, the
+      -- window is open again.
       if needed_until or next_record ~= '' then
         local ttl = string.format(whole, math.max(0, last - now) / 1000 + grace + 1)
         failure = redis.pcall('SET', key, (stored or '') .. next_record, 'PX', ttl).err
@@ -148,7 +151,7 @@ local function holds(limit)
         if type(added) == 'table' then failure = added.err end
         if not failure and record ~= '' then redis.call('ZREM', key, record) end
       end
-      -- An instant that has passed would remove the key at once, before what follows in this call.
+      -- An instant in the past would remove the key at once, but this call may still write to it.
       if not failure and (record ~= '' or next_record ~= '') then
         redis.call('PEXPIREAT', key, string.format(whole, math.max(last, now + 100000) / 1000 + 1))
       end
@@ -156,10 +159,11 @@ local function holds(limit)
     return failure, next_record
   end
 
-  -- look reads the key and charges the holds that have expired, each at the instant at which it expired.
-  -- Then it evaluates: a decision is on its units and all held units together. It returns the error of
-  -- Redis; what evaluate returns; `stored`, the value of the algorithm without the record; and the record
-  -- and its parts. `value` is what was read before, or nil. `n` and `f` are the cost of a plain decision.
+  -- look reads the key and charges the holds that have expired, each at the instant at which it expired. Then it
+  -- evaluates the limit. If the call is a decision, it evaluates its units and all held units together. look returns
+  -- the error of Redis or nil; the results of evaluate; `stored`, the value of the algorithm without the record; and
+  -- the record and its parts. `value` is the value that the fast branch has read, or nil. `n` and `f` are the cost of a
+  -- plain decision, and `units` is the cost of another call.
   function limit.look(key, value, now, task, units, n, f)
     local stored, record, records, failure, strange = value, '', 0, nil, nil
     if limit.stores_log then
@@ -221,7 +225,7 @@ local function holds(limit)
           needed_until = instant + lasts
         end
         held, last_charged = held - due, instant
-        spent = spent + 10 -- about how many microseconds it takes
+        spent = spent + 10 -- about how many microseconds a charge takes
       end
       if not failure then
         failure, record = limit.close(key, stored, now, needed_until, record, id, last_charged, held, first, rest, rate, list)
@@ -243,17 +247,17 @@ local function holds(limit)
     return failure, admits, t, a, b, c, foreign, x, y, stored, record, id, last_charged, held, first, rest, rate
   end
 
-  -- act does what the call asks for with what look has found. `all` says whether all limits admit. act
-  -- returns the error of Redis; the id and the expiry of a hold that has begun, or for a place in a queue
-  -- the epoch and nil; and the largest free place of a queue.
+  -- act carries out the call. Its parameters from `t` on are results of look. `all` says whether all limits admit. act
+  -- returns the error of Redis or nil; the id and the expiry of a hold that has begun; and nil. For a queue that was
+  -- charged, the last three results are the epoch, nil, and the largest free place that is left.
   function limit.act(key, now, task, all, units, given, n, f, handle, expiry, duration,
       t, a, b, c, foreign, x, y, stored, record, id, last_charged, held, first, rest, rate)
     local failure, hold_id, hold_end, largest, list, needed_until = nil, nil, nil, nil, nil, nil
     local next_stored, next_id, next_charged, next_held, next_rate = stored, id, last_charged, held, rate
     local debt, parts, places, cost, part = a, b, y, n, f
-    local written, changed, charges, clears, taken = record, false, false, false, false -- `written` is the record at the key
+    local written, changed, charges, clears, taken = record, false, false, false, false -- `written` is the record that is stored at the key
 
-    -- A settlement and a renewal take their units off their hold.
+    -- A settlement and a renewal remove their units from their hold.
     if (task == '3' or task == '6') and handle == id and held > 0 then
       list = unfold(held, first, rest)
       for i = 1, #list, 2 do
@@ -268,11 +272,11 @@ local function holds(limit)
         end
       end
     end
-    local due = given -- what a settlement charges
+    local due = given -- how many units a settlement charges
     if not taken and (expiry <= now or handle == id and expiry <= last_charged) then due = math.max(0, given - units) end
 
-    -- A foreign value is replaced by what charges or holds, and beside what is held. A call that ends
-    -- what is not there leaves it.
+    -- A foreign value is replaced if the call charges or holds units, or if the key also has a record of held units. A
+    -- settlement that charges nothing leaves it.
     if foreign and (task == '1' or task == '2' or task == '0' and units + held > 0 or task == '3' and due > 0) then
       changed = true
       if limit.stores_log then
@@ -286,7 +290,7 @@ local function holds(limit)
       end
       next_stored = nil
     end
-    -- If the decision is denied, nothing is charged. But if a foreign value was replaced, that is written.
+    -- If the decision is denied, nothing is charged, but close must still replace a foreign value.
     if not failure and all then
       if task == '1' then
         charges = n + f + units > 0 or held == 0
@@ -294,9 +298,9 @@ local function holds(limit)
           cost, part = limit.more(0, 0, units)
         end
       elseif task == '2' or task == '6' and taken then
-        -- An expiry is later than any that has been charged, even if the clock has stepped back. It is a
-        -- multiple of a sixth of the duration, so that there are few. If the list is full, the units join
-        -- a hold that it has. No hold has 0 units: a call on 0 units only evaluates.
+        -- The expiry is later than that of every hold that has been charged, even if the clock has stepped back. It is
+        -- rounded up to a multiple of a sixth of the duration, so that there are few different expiries. If the list is
+        -- full, the units join one of its holds. No hold gets 0 units, because a call on 0 units only evaluates.
         local step, ends, i = math.max(1, math.floor(duration / 6)), now + duration, 1
         ends = math.max(ends + (step - ends % step) % step, last_charged + 1)
         if next_held == 0 and last_charged == 0 then next_id = task == '2' and given or handle end
@@ -307,7 +311,7 @@ local function holds(limit)
         list = next_held == 0 and { ends, 0 } or list or unfold(held, first, rest)
         next_held, changed = next_held + units, true
         while list[i] and list[i] < ends do i = i + 2 end
-        if #list >= 128 then -- of 64 holds
+        if #list >= 128 then -- the list has 64 holds: it is full
           i = math.min(i, #list - 1)
         elseif list[i] ~= ends then
           table.insert(list, i, 0)

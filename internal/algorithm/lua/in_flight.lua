@@ -1,15 +1,15 @@
--- in_flight.lua limits how many units are in use at the same time. Its units are slots. They are only held
--- and never charged, so no call is a plain decision, and this file has functions look and act of its own
--- in place of those of holds.lua.
+-- in_flight.lua limits how many units are in use at the same time. Its units are slots. Slots are only held and
+-- never charged. So no call is a plain decision, and this file has functions look and act of its own, which
+-- replace those of holds.lua.
 --
--- Stored: a sorted set with a member for each call that has taken slots: 's' and the id that the caller gave
--- it, as in 's123', or 's123:5' for 5 slots. Its score is the instant at which the slots are free
--- again. Each call has a member of its own, so that it can be renewed even if the reply to the last
--- renewal was lost. If some calls have several slots, there is the member '+'. Its score is negative: how
--- many slots are taken beyond one for each of the other members.
+-- Stored: a sorted set with a member for each call that holds slots. The member consists of 's' and the id that
+-- the caller gave the call, as in 's123', or 's123:5' for 5 slots. Its score is the instant at which the slots
+-- expire. Because the id does not change with a renewal, the slots can be renewed again even if the reply to the
+-- last renewal was lost. If some calls hold several slots, there is also the member '+'. Its score is negative: minus
+-- the number of extra slots. The extra slots of a call are all its slots but one.
 -- Constants: the limit.
 
--- add_extra changes how many slots are taken beyond one for each member, and returns the new number.
+-- add_extra adds `units` to the number of extra slots, and returns the new number.
 local function add_extra(key, extra, units)
   if units == 0 then return extra end
   extra = math.max(0, extra + units)
@@ -25,7 +25,8 @@ local function in_flight(constants_at)
     ARGV[position] = ARGV[position] + 0
   end
 
-  -- A script for slots never calls these three functions, because it makes no plain decision.
+  -- These three functions are never reached, because a limit with slots makes no plain decision. But decide.lua
+  -- calls them, and the composer refuses the call of a function that does not exist.
   function limit.cost()
     return 0, 0
   end
@@ -38,8 +39,8 @@ local function in_flight(constants_at)
     return nil
   end
 
-  -- look removes slots that have expired. It returns what look of holds.lua does. In place of x and y it
-  -- returns whether the key is empty, and how many slots are taken beyond one for each member.
+  -- look removes slots that have expired. It has the results of look in holds.lua, except that x is whether the
+  -- key is empty, and y is the number of extra slots.
   function limit.look(key, _, now, task, units)
     local strange, none, more, sum = nil, nil, 0, 0
     spent = spent + 10
@@ -56,8 +57,8 @@ local function in_flight(constants_at)
         if not none and not (member and expires >= 0 and expires <= latest and more % 1 == 0 and more < 2 ^ 40) then
           strange, more = member or '+', 0
         elseif member and expires <= now then
-          -- At most 1000 members that have expired are removed, which takes a bounded time. The others
-          -- count until the next call. They are the lowest members except for '+'.
+          -- At most 1000 expired members are removed, so that it takes a bounded time. If there are more, the
+          -- rest count until the next call. The expired members have the lowest scores except for '+'.
           local last, freed = lowest + math.min(redis.call('ZCOUNT', key, 0, now), 1000) - 1, 0
           if more > 0 then
             for _, gone in ipairs(redis.call('ZRANGE', key, lowest, last)) do
@@ -80,7 +81,7 @@ local function in_flight(constants_at)
   function limit.act(key, now, task, all, units, given, _, _, handle, _, duration, _, _, _, _, foreign, x, y)
     local failure, hold_id, hold_end, none, more = nil, nil, nil, x, y
     local charges = task == '1' or task == '2'
-    if foreign and (task == '5' or charges) then -- it may have no TTL
+    if foreign and (task == '5' or charges) then -- even if the call is denied, the value must not stay: it may have no TTL
       local done = redis.pcall('SET', key, '', 'PX', 1000)
       if all then
         failure = done.err
@@ -91,7 +92,7 @@ local function in_flight(constants_at)
     local takes = all and charges and not failure
     local id = takes and given or handle
     local member = string.format(units == 1 and 's' .. whole or 's' .. whole .. ':' .. whole, id, units)
-    if not (failure or charges or task == '0' or task == '5' or foreign or id == 0) then -- reset keeps what is held
+    if not (failure or charges or task == '0' or task == '5' or foreign or id == 0) then -- '5': a reset keeps the slots that are held
       local removed = redis.pcall('ZREM', key, member)
       if type(removed) == 'table' then
         if not string.find(removed.err, 'WRONGTYPE', 1, true) then error(removed.err) end
@@ -99,7 +100,7 @@ local function in_flight(constants_at)
         more, takes = add_extra(key, more, 1 - units), task == '6'
       end
     end
-    if takes then -- the slots expire a duration from now. The key is kept until its latest slot is free.
+    if takes then -- the key is kept until its last slot expires
       local expires = now + duration
       local last, added = expires, redis.pcall('ZADD', key, string.format(whole, expires), member)
       if type(added) == 'table' then
@@ -107,7 +108,7 @@ local function in_flight(constants_at)
       else
         add_extra(key, more, units - 1)
         if not none then last = tonumber(redis.call('ZRANGE', key, '-1', '-1', 'WITHSCORES')[2]) or 2 ^ 53 end -- miniredis: nil for inf
-        if last > latest then redis.call('ZREMRANGEBYRANK', key, -1, -1) end -- no slot of ours; one is removed at a time
+        if last > latest then redis.call('ZREMRANGEBYRANK', key, -1, -1) end -- a slot that we cannot have stored; only one is removed each time
         redis.call('PEXPIREAT', key, string.format(whole, math.min(last, latest) / 1000 + 1))
         hold_id, hold_end = id, expires
       end

@@ -1,24 +1,27 @@
--- leaky_bucket.lua is a token bucket whose units have places in a queue. A place that was given back and
--- has not begun yet is free for the next decision.
+-- leaky_bucket.lua is a token bucket whose units have places in a queue. If a place is given back before it begins,
+-- it becomes a free place, and a later cost can take it.
 --
--- Stored: the value of a token bucket, ' epoch', and if there are free places, ' first,next,first,next ...'
--- in order. The epoch tells one queue from another, and the units of a queue are numbered from its epoch.
--- The epoch is about the instant at which the queue was last empty, or changed its rate, or its numbers
--- became too large. A free place has the numbers from `first` to `next` - 1. No free place touches another
--- one or the end of the queue.
+-- Stored: the value of a token bucket, then ' epoch', and then, if there are free places, ' first,next,first,next ...'
+-- in order. The units of a queue are numbered from its epoch. A free place has the numbers from `first` to
+-- `next` - 1. No free place touches another one or the end of the queue.
+-- A new epoch begins with a charge if the queue is empty, if it is stored at another rate, or if its numbers would
+-- become too large. The epoch is the instant of that charge, or the newest epoch that the script has seen plus 1 if
+-- that is larger. With a new epoch, the free places are forgotten, and older places cannot be given back any more.
 -- Constants and cost: those of a token bucket.
--- Observed: the debt (a, b); if the cost takes a free place, how many units before the end of the queue that
--- place begins, and otherwise 0 (c); the epoch, or nil if the queue is empty or has another rate (x); and
--- the free places, or nil (y). `largest` of the free places is how many units the largest of them has.
+-- Observed: a and b are the debt, which is the time until the end of the queue. If the cost takes a free place, c is
+-- the number of units from the beginning of that place to the end of the queue; otherwise c is 0. x is the epoch, or
+-- nil if the queue is empty or has another rate. y is the list of free places, or nil. Its field `largest` is the
+-- number of units of the largest place.
 
 local with_whole, with_parts = whole .. ' ' .. whole, whole .. '+%d ' .. whole
-local newest_epoch = 0 -- the newest epoch seen: in one script all have the same `now`
+local newest_epoch = 0 -- the newest epoch that this script has seen. All its calls have the same `now`, so a new epoch must be later
 
--- keep_free reads the free places of a queue and drops those parts of them that have begun. It returns
--- nothing if they are foreign. `debt` is a function that returns the debt of units, and `rate` is how many
--- units drain in a microsecond.
+-- keep_free reads the free places of a queue, and drops their units that have begun. It returns nothing if the text
+-- is foreign. `debt` is a function that returns the debt of units. `rate` is how many units drain in a microsecond.
+-- `w` and `f` are the debt of the queue.
 local function keep_free(text, debt, rate, q, w, f, epoch)
-  -- count returns how many whole units drain within a span of time.
+  -- count returns how many whole units drain within a time. It estimates the number by `rate`, and corrects it by 1 if
+  -- the exact debt of that number contradicts it.
   local function count(span, parts)
     local n = math.max(0, math.floor((span + parts / q) * rate))
     local x, y = debt(n + 1)
@@ -48,8 +51,9 @@ local function keep_free(text, debt, rate, q, w, f, epoch)
   return list
 end
 
--- find_place marks the first free place that is large enough for a cost, and the size of the largest
--- one. It returns how many units before the end of the queue the place begins, or 0 if there is none.
+-- find_place finds the first free place that is large enough for a cost. It notes in `free` which place that is, and
+-- the size of the largest place. It returns the number of units from the beginning of the place to the end of the
+-- queue, or 0 if no place is large enough.
 local function find_place(free, W, F, n, f)
   local before = 0
   free.largest = 0
@@ -64,8 +68,8 @@ local function find_place(free, W, F, n, f)
   return before
 end
 
--- take_place takes the free place that find_place has marked. It returns the size of the largest one that is
--- left.
+-- take_place takes the units of the cost from the free place that find_place has noted. It returns the size of the
+-- largest place that is left.
 local function take_place(free)
   local taken, largest = free.taken, 0
   if taken then
@@ -86,17 +90,18 @@ local function leaky_bucket(constants_at)
   limit.drains = false
   limit.delays = true
 
-  -- A queue holds nothing: to reserve is to charge, and to settle at 0 is to take back. Whatever else is
-  -- for holds does nothing.
+  -- The units of a queue cannot be held. To reserve them is to charge them, and to settle them at 0 is to take them
+  -- back. The other operations on holds do nothing.
   function limit.task(op, given)
     local task = '9'
     if op == '2' then task = '1' elseif op == '3' and given == 0 then task = '4' elseif op <= '1' or op == '4' or op == '5' then task = op end
     return task
   end
 
-  -- read_queue returns the debt of a value that has parts, free places or another rate; the value if it is
-  -- foreign; the epoch; and the free places. If the value has another rate, its debt takes as long as it was
-  -- promised to, and there is no epoch.
+  -- read_queue reads a value that is not in the usual form: it has parts, free places or another rate, or is foreign.
+  -- It returns the debt, as two numbers; the value if it is foreign, otherwise nil; the epoch; and the free places.
+  -- If the value has another rate, the debt is the time that the queue still takes at that rate, because the delays
+  -- were promised, and the epoch is nil.
   function limit.read_queue(value, now)
     local debt, parts, left, wrong, epoch, free
     local head, digits, list = string.match(#value <= longest + 256 * 14 and value or '', '^(B1 %S+ %S+) (%d+) ?([%d,]*)$')
@@ -128,7 +133,7 @@ local function leaky_bucket(constants_at)
     local w, v, strange, queue, places = 0, 0, nil, nil, nil
     if value then
       local ends, born
-      if #value == #form + 33 and string.sub(value, 1, #form) == form then -- two instants of 16 digits, as from 2001 to 2286
+      if #value == #form + 33 and string.sub(value, 1, #form) == form then -- two instants of 16 digits: from 2001 to 2286
         ends, born = tonumber(string.sub(value, #form + 1, #form + 16)), tonumber(string.sub(value, #form + 18))
       end
       if ends and born and ends % 1 == 0 and born % 1 == 0 and ends < 2 ^ 53 and born < 2 ^ 53 and born >= 0 then
@@ -149,7 +154,7 @@ local function leaky_bucket(constants_at)
   end
 
   -- charge returns the epoch as its fourth result, and the largest free place that is left as its fifth. If
-  -- evaluate has found a free place, the queue stays as long as it is.
+  -- evaluate has found a free place, charge takes it, and the end of the queue does not change.
   function limit.charge(now, n, f, _, a, b, _, x, y)
     local w, v, born, free, largest = a, b, x, y, nil
     if not (free and free.taken) then
@@ -157,8 +162,8 @@ local function leaky_bucket(constants_at)
       if v >= q then w, v = w + 1, v - q elseif v < 0 then w, v = w - 1, v + q end
       if now + w >= 2 ^ 53 then w, v = 2 ^ 53 - 1 - now, 0 end
       if not born or (now + w - born > 128 * W and
-          (now + w - born) * (string.match(form, ' (%d+)') / period) > 2 ^ 37) then -- a new epoch: numbers stay below 2^38
-        if newest_epoch > latest then newest_epoch = 0 end -- of a planted value: the next might be foreign
+          (now + w - born) * (string.match(form, ' (%d+)') / period) > 2 ^ 37) then -- a new epoch, so that the numbers of units stay below 2^38
+        if newest_epoch > latest then newest_epoch = 0 end -- it is from a planted value, and the epoch after it might be foreign
         born, free = now > newest_epoch and now or newest_epoch + 1, nil
         newest_epoch = born
       end
@@ -175,8 +180,8 @@ local function leaky_bucket(constants_at)
     return 0
   end
 
-  -- refund frees the place of the units whose last number is `expiry` - 1, if the queue has the epoch `handle`
-  -- and the place has not begun.
+  -- refund makes the place of the units a free place, if the queue still has the epoch `handle` and the place has not
+  -- begun. The last unit of the place has the number `expiry` - 1.
   function limit.refund(units, handle, expiry, _, a, b, _, x, y)
     local left, parts, freed, free = a, b, false, y
 
@@ -185,31 +190,31 @@ local function leaky_bucket(constants_at)
       return time, fraction
     end
 
-    -- release frees a place, and shortens the queue if the place is at its end. It reports whether the place
-    -- was taken and has not begun.
+    -- release frees a place, and shortens the queue if the place is at its end. It reports false, and does nothing, if
+    -- the place is free already or has begun.
     local function release(first, next)
       if first < 0 or first >= next or next > free.units then return false end
       local time, fraction = debt_of(free.units - first)
       if time > left or (time == left and fraction >= parts) then return false end
       local i = 1
       while free[i] and free[i] < next do i = i + 2 end
-      if i > 1 and free[i - 1] > first then return false end -- it is free
+      if i > 1 and free[i - 1] > first then return false end -- it is free already
       table.insert(free, i, next)
       table.insert(free, i, first)
-      for place = i + 1, i - 1, -2 do -- merge with the next, and with the one before
+      for place = i + 1, i - 1, -2 do -- merge with the place after it, and with the place before it
         if free[place] and free[place] == free[place + 1] then
           table.remove(free, place)
           table.remove(free, place)
         end
       end
-      if free[#free] == free.units then -- the queue is shorter
+      if free[#free] == free.units then -- the last free place is at the end: shorten the queue
         time, fraction = debt_of(free.units - free[#free - 1])
         left, parts = left - time, parts - fraction
         if parts < 0 then left, parts = left - 1, parts + q end
         free[#free] = nil
         free[#free] = nil
       end
-      for place = #free, 257, -1 do free[place] = nil end -- at most 128 are kept: the last ones are not free, and nobody takes them
+      for place = #free, 257, -1 do free[place] = nil end -- keep 128 places; nobody takes the forgotten ones
       return true
     end
 

@@ -1,22 +1,24 @@
--- The names that all files behind this one share. prelude.lua is the only file whose locals other
--- files use.
+-- prelude.lua declares the names that the files behind it share. No other file declares locals for other
+-- files, except clock.lua. A script has as few functions as possible, because Lua creates each of them again
+-- whenever the script runs.
 
--- Locals are faster than globals.
+-- Lua reads a local faster than a global.
 local KEYS, ARGV, redis, string, math, tonumber = KEYS, ARGV, redis, string, math, tonumber
 
--- Integers become text by the format `whole`, because what Redis and Lua convert by themselves takes
--- several times as long. '%d' has 32 bits on some platforms.
+-- Integers become text by the format `whole`, because the conversions that Redis and Lua make by themselves
+-- take several times as long. On some platforms '%d' has only 32 bits.
 local whole = #string.format('%d', 2 ^ 40) == 13 and '%d' or '%.0f'
 
--- A script makes no further decision once `spent` is above this, in microseconds: Redis does nothing
--- else while a script runs.
+-- A script makes no further decision once `spent` is above `time_budget`, in microseconds, because Redis does
+-- nothing else while a script runs.
 local time_budget = 1500
 
--- Foreign values count as nothing stored: doc.go says what is foreign. No stored instant is further
--- `ahead` of the clock than the longest period, except the end of a bucket's debt. No stored text is
--- longer than `longest`, except the record of the holds and the free places of a queue.
+-- A foreign value counts as no value; doc.go says which values are foreign. `ahead` is the longest period. A
+-- stored instant is at most `ahead` later than now, except the end of a bucket's debt and the epoch of a
+-- queue. A stored text has at most `longest` bytes, not counting a record of holds and the free places of a
+-- queue.
 local ahead, longest = 34560000000000, 100
 local latest = now + ahead
 
--- holds.lua creates these functions where a script first needs them.
+-- holds.lua assigns these functions. A script creates them only when it first needs them.
 local parse, unfold, fold, speed, fastest

@@ -1,12 +1,13 @@
--- sliding_window_counter.lua counts the units in aligned windows. It weighs those of the window before the
--- current one by the part of that window that lies within the last period.
+-- sliding_window_counter.lua counts the units in aligned windows. The units of the window before the current one
+-- are weighted by the part of that window that lies within the last period.
 --
--- Stored: a string, 'C1 opened current before': the instant of a window's first charge in microseconds, and
--- the units used in that window and in the one before it.
+-- Stored: a string, 'C1 opened current before': the instant of a window's first charge in microseconds, the
+-- units used in that window, and the units used in the window before it.
 -- Constants: the limit and the period.
 -- Cost: the units.
--- Observed: current (a), before (b) and opened (c) of the window that the instant of the decision is in;
--- the digits of `opened` if they are stored (x); and the start of the window (y).
+-- Observed, for the window that contains the instant of the decision: a is `current`, and b is `before`. c is `opened`,
+-- or the instant of the decision if nothing is stored for the window. x is `opened` as it is stored, in digits, or
+-- nil. y is the start of the window.
 
 local function sliding_window_counter(constants_at)
   local count, period = ARGV[constants_at] + 0, ARGV[constants_at + 1] + 0
@@ -40,12 +41,12 @@ local function sliding_window_counter(constants_at)
     if not digits or opened < start - period then
       current, previous, opened, digits = 0, 0, instant, nil
     elseif opened < start then
-      previous = current -- not in one assignment: gopher-lua
+      previous = current -- not in one assignment, which gopher-lua would make in another order
       current, opened, digits = 0, instant, nil
     end
     local free = count - current - n
     local fits = free >= previous
-    if not fits and free >= 0 then -- previous * left <= free * period? The products may be beyond 2^53: each is compared in two parts
+    if not fits and free >= 0 then -- previous * left <= free * period? Both products may exceed 2^53, so they are compared in two parts
       local left = period - instant + start
       local low, rest = previous * (left % 2 ^ 23), free * (period % 2 ^ 23)
       local weight = previous * math.floor(left / 2 ^ 23) + math.floor(low / 2 ^ 23)
@@ -58,20 +59,20 @@ local function sliding_window_counter(constants_at)
   function limit.when(_, n, _, a, b, _, y)
     local weighs, room, ends = b, count - a - n, y + period
     if room < 0 then weighs, room, ends = a, count - n, ends + period end
-    -- When `weighs` units weigh no more than `room`. The product of that and the period may be beyond
-    -- 2^53.
+    -- The result is the first instant at which `weighs` units count as at most `room`. The product of `room` and
+    -- the period may exceed 2^53, so it is divided in two parts.
     local high = room * math.floor(period / 2 ^ 22)
     local low = high % weighs * 2 ^ 22 + room * (period % 2 ^ 22)
     return ends - math.floor(high / weighs) * 2 ^ 22 - math.floor(low / weighs)
   end
 
   function limit.charge(now, n, _, _, a, b, c, x, y)
-    local stored = string.format('C1 %s %d %d', x or string.format(whole, c), a + n, b) -- the digits as they were read
+    local stored = string.format('C1 %s %d %d', x or string.format(whole, c), a + n, b) -- x has the digits as they were read
     return stored, y + period * (a + n > 0 and 2 or 1) - now
   end
 
   function limit.bound(units, a)
-    return math.min(units, 2 ^ 30 - a), 0 -- more than any limit
+    return math.min(units, 2 ^ 30 - a), 0 -- the sum is at most 2^30, which is more than any limit
   end
 
   function limit.needed(_, a, b, _, y)
@@ -82,8 +83,8 @@ local function sliding_window_counter(constants_at)
     return 2 * period
   end
 
-  -- refund subtracts the units from the window that was opened at `handle`, while that is the current one.
-  -- Later nothing tells whether the window before the current one is the same, or another after a reset.
+  -- refund subtracts the units from the window that was opened at `handle`, if that is the current window. It
+  -- leaves the window before: its `opened` is not stored any more, so after a reset it could be another window.
   function limit.refund(units, handle, _, _, a, b, c, x, y)
     local stored, taken = x and c == handle and a > 0, math.min(units, a)
     return stored and a + b > taken, stored and a + b == taken, -taken, 0, y

@@ -1,24 +1,29 @@
 -- sliding_window_log.lua remembers each charge.
 --
 -- Stored: a sorted set with an entry for each charge. The score of the entry is the instant of the charge in
--- microseconds. Its member is a number: the instant, or the number of the last charge plus 1 if that is
--- larger. So entries of one instant differ and stay in the order in which they were added. An entry
--- counts one unit.
--- A charge of several units has the member 'number:units', and as long as there is such a charge in the
--- set, later charges have this form, too. Its units after the first have entries of their own: one for each
--- power of two w in the binary form of their number, with the member 'number*w' and the score
--- -(instant + 2^50) * w^3. So the scores of each w have a range that no other w shares, and Redis counts
--- the units since any instant with one command for each w. A refund only removes the entries of its charge.
--- If a record of holds is stored, it is the last member, with the score +inf. Then `records` is 1, and
+-- microseconds. The member of the entry is the number of the charge: its instant, or the number of the charge before
+-- plus 1 if that is larger. So entries of one instant have different members, and stay in the order in which they
+-- were added. Such an entry counts as one unit.
+--
+-- A charge of several units has several entries. The first one counts as one unit, and has the member 'number:units'.
+-- The binary form of units - 1 is a sum of powers of two. For each power w in it there is an entry that counts as w
+-- units, with the member 'number*w' and the score -(instant + 2^50) * w^3. So the scores of two different w lie in
+-- separate ranges, and Redis counts the units since an instant by one command for each w. A refund removes only the
+-- entries of its charge. While the set has a charge of several units, later charges of one unit have the form
+-- 'number:1', too.
+--
+-- If a record of holds is stored, it is the last member, with the score +inf. The parameter `records` is then 1,
 -- otherwise 0.
+--
+-- The `value` that functions get is a list: the member and the score of the newest charge, as Redis replies them.
 -- Constants: the limit and the period.
 -- Cost: the units.
--- Observed: the units in the window (a); the number of the charge if the limit admits, or else the instant
--- from which on it would (b); the instant of the newest charge (c); the largest w in the set, or 0 (x); and
--- the number of the newest charge (y). In place of a value the functions take the newest charge and its
--- score, as Redis replies them.
+-- Observed: a is the number of units in the window. If the limit admits, b is the number that the charge gets;
+-- otherwise b is the instant from which the limit would admit. c is the instant of the newest charge, or 0. x is the
+-- largest w in the set, or 0. y is the number of the newest charge, or nil.
 
--- count_powers returns the units of powers up to `top`, charged from an instant on.
+-- count_powers returns how many units were charged at the instant `from` or later, in the entries for powers of two up
+-- to `top`.
 local function count_powers(key, from, top)
   local units, w = 0, 1
   while w <= top do
@@ -30,8 +35,8 @@ local function count_powers(key, from, top)
   return units
 end
 
--- several_units returns the number of the newest charge if its member has the form 'number:units', and the
--- largest w.
+-- several_units returns the number of the newest charge if its member has the form 'number:units', otherwise nil. It
+-- also returns the largest w in the set, or 0.
 local function several_units(key, last)
   local lowest, top = tonumber(redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')[2]) or -2 ^ 200, 0 -- miniredis: nil for -9e+18
   spent = spent + 8
@@ -40,11 +45,13 @@ local function several_units(key, last)
   return tonumber(string.match(last, '^(%d+):%d+$') or ''), top
 end
 
--- admits_at returns the instant at which all units except the newest `stay` have left the window.
+-- admits_at returns the instant at which all units except the newest ones have left the window. `stay` is how many
+-- units are still in it then.
 local function admits_at(key, records, from, period, stay, top, newest)
   if top == 0 then return redis.call('ZRANGE', key, -stay - 1 - records, -stay - 1 - records, 'WITHSCORES')[2] + period end
-  -- The search is between two ranks: at most `stay` units are newer than the charge at `high`, and
-  -- more are newer than that at `low`.
+  -- This searches for the oldest charge with at most `stay` units in newer charges. At most `stay` units are newer than
+  -- the charge at rank `high`. More are newer than the charge at rank `low`. The steps from `low` double until they
+  -- reach beyond the charge; then the search halves the distance.
   local low, high, step, last_to_leave = -redis.call('ZCOUNT', key, from, 2 ^ 53) - 1 - records, -1 - records, 1, newest
   while high - low > 1 do
     spent = spent + 4
@@ -59,8 +66,8 @@ local function admits_at(key, records, from, period, stay, top, newest)
   return last_to_leave + period
 end
 
--- entries returns the members of a charge of several units. If an instant is given, the score stands before
--- each of them.
+-- entries returns the members of a charge of several units. If an instant is given, each member follows its score in
+-- the list.
 local function entries(number, units, at)
   local list, rest, w = {}, units - 1, 1
   list[1] = at
@@ -76,8 +83,8 @@ local function entries(number, units, at)
   return list
 end
 
--- remove_expired removes up to 100 charges that have left the window, from a set in which some charges are
--- of several units.
+-- remove_expired removes up to 100 charges whose instant is `till` or earlier, from a set that has charges of several
+-- units.
 local function remove_expired(key, till)
   for _, member in ipairs(redis.call('ZRANGEBYSCORE', key, 0, till, 'LIMIT', 0, 100)) do
     local first, units = string.match(string.sub(member, 1, 40), '^(%d+):?(%d*)$')
@@ -108,7 +115,7 @@ local function sliding_window_log(constants_at)
   function limit.evaluate(value, now, n, _, key, records)
     local fits, instant, used, next_number, top, wrong = n <= count, now, 0, now, 0, value.err
     local number, newest = tonumber(value[1]), tonumber(value[2])
-    if newest and not number and newest <= latest then -- else it is foreign, or a record
+    if newest and not number and newest <= latest then -- otherwise it is foreign, or a record
       number, top = several_units(key, value[1])
     elseif newest and string.find(value[1], '%D') then
       number = nil
@@ -136,9 +143,9 @@ local function sliding_window_log(constants_at)
     return b
   end
 
-  -- charge writes by itself, and returns the error of Redis as its third result. It begins with a write that
-  -- Redis refuses if its memory is full, because after another write it would refuse none. It removes a
-  -- bounded number of charges that have left the window, so that it takes a bounded time.
+  -- charge writes by itself, and returns the error of Redis as its third result. It adds the charge before it removes
+  -- old ones, because a full Redis refuses only the first write of a script. It removes a bounded number of charges
+  -- that have left the window, so that it takes a bounded time.
   function limit.charge(now, n, _, t, a, _, c, x, y, key, records)
     local done, failed
     local added = 1
@@ -162,13 +169,13 @@ local function sliding_window_log(constants_at)
     elseif not failed and c > 0 then
       remove_expired(key, t - period)
     end
-    -- If there is a record, the caller sets the expiry: the record is needed for longer.
+    -- If there is a record of holds, close in holds.lua sets the TTL, because the record may be needed for longer.
     if not failed and records == 0 then redis.call('PEXPIREAT', key, string.format(whole, (t + period) / 1000 + 1)) end
     return nil, t + period - now, failed
   end
 
-  -- bound is the largest limit that a log may have, and not this limit, because the units may have been held
-  -- by a larger one.
+  -- bound allows as many units as the largest limit that a log may have, because the units may have been held with a
+  -- larger limit than this one.
   function limit.bound(units)
     return math.min(units, 100000), 0
   end
@@ -181,8 +188,8 @@ local function sliding_window_log(constants_at)
     return period
   end
 
-  -- refund removes the entries of the charge with the number `handle`, if that has as many units. After a
-  -- reset another charge may have the number.
+  -- refund removes the entries of the charge with the number `handle`, if that charge has `units` units. If it has not,
+  -- it is a charge from after a reset that has got the same number.
   function limit.refund(units, handle, _, _, _, _, _, _, _, key)
     local gone = entries(handle, units)
     local done = redis.pcall('ZREM', key, gone[1], units == 1 and handle or gone[1])

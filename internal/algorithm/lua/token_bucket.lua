@@ -1,15 +1,15 @@
 -- token_bucket.lua decides for token buckets and for GCRA. Both store a debt: the time until the full
--- capacity is available again. Each unit adds period/count = p/q microseconds to it, in lowest terms. All
--- times are pairs of whole microseconds and parts of 1/q, so a decision only adds and compares, and
--- nothing is rounded.
+-- capacity is available again. Each unit adds period/count microseconds to the debt. In lowest terms, this
+-- fraction is p/q. All times are pairs of whole microseconds and parts of 1/q of a microsecond. So a decision
+-- only adds and compares, and nothing is rounded.
 --
--- Stored: a string, FORM .. 'ends' or FORM .. 'ends+f': the instant at which the debt ends, with its parts
--- if there are any. FORM is a version and the rate at which the debt drains: 'B1 count ', or
--- 'B1 count/period ' if the key does not tell the period.
--- Constants: FORM, the capacity as a debt (W, F), q, and the period.
--- Cost: the debt that it adds (n, f).
--- Observed: the debt (a, b). It is above the capacity if more was charged than fits, or if the clock has
--- stepped back. If the value was stored at another rate, c is how long its debt still takes at that
+-- Stored: a string, FORM .. 'ends' or FORM .. 'ends+f': the instant at which the debt ends, and its parts if
+-- there are any. FORM is a version and the rate at which the debt drains: 'B1 count ', or
+-- 'B1 count/period ' if the key of the limit does not contain the period.
+-- Constants: FORM; the capacity as a debt, W and F; q; and the period.
+-- Cost: the debt that the units add, n and f.
+-- Observed: a and b are the debt. It is larger than the capacity if more was charged than fits, or if the clock
+-- has stepped back. If the value was stored at another rate, c is the time until the debt has drained at that
 -- rate; otherwise c is 0.
 
 local function token_bucket(constants_at)
@@ -27,14 +27,14 @@ local function token_bucket(constants_at)
     return ARGV[position] + 0, ARGV[position + 1] + 0
   end
 
-  -- read returns the debt of a value that has parts or another rate; how long the debt takes at the other
-  -- rate, or 0; and the value if it is foreign. Units that were used at another rate stay used: the debt is
-  -- the time that they take at the present rate, rounded up, and at most 2^60. A product of several numbers
-  -- is rounded by Lua and may be a little too small. The factor 1 + 2^-50 is larger than that error, so
-  -- that the result is never below the exact one.
+  -- read reads a value that has parts or another rate, or is foreign. It returns the debt, as two numbers; the
+  -- time until the debt has drained at the other rate, or 0; and the value if it is foreign, otherwise nil.
+  -- Units that were used at another rate stay used: the debt is the time in which they drain at the rate of
+  -- this limit, rounded up, and at most 2^60. Lua rounds the products of numbers, so the computed time may be a
+  -- little too short. The factor 1 + 2^-50 is larger than that error, so the result is never too short.
   function limit.read(value, now)
     local debt, parts, other, wrong = 0, 0, 0, nil
-    local text = #value <= longest and value .. '+0' or '' -- +0 are the parts of a value that has none
+    local text = #value <= longest and value .. '+0' or '' -- a value without parts gets the parts 0
     local ends, rest
     local own, count, per = string.sub(value, 1, #form) == form, q, period
     if own then
@@ -50,7 +50,7 @@ local function token_bucket(constants_at)
       other = ends - now + (rest > 0 and 1 or 0)
       debt = math.min(math.ceil(other * (count / per / (string.match(form, ' (%d+)') / period)) * (1 + 2 ^ -50)), 2 ^ 60)
     elseif ends >= now then
-      debt, parts = ends - now, math.ceil(rest) -- another version may have stored fractions of parts
+      debt, parts = ends - now, math.ceil(rest) -- another version may have stored parts that are not whole
       if parts == q then debt, parts = debt + 1, 0 end
     end
     return debt, parts, other, wrong
@@ -76,12 +76,12 @@ local function token_bucket(constants_at)
     if a >= 2 ^ 60 then
       fits = now + c
     elseif c > 0 then
-      fits = now + math.ceil((fits - now) * (c / a) * (1 + 2 ^ -50)) -- it drains at the rate that is stored
+      fits = now + math.ceil((fits - now) * (c / a) * (1 + 2 ^ -50)) -- the debt drains at the other rate
     end
     return fits
   end
 
-  -- The cost is negative if it is taken back. The last instant that can be stored is 2^53 - 1.
+  -- charge takes units back if the cost is negative. The last instant that can be stored is 2^53 - 1.
   function limit.charge(now, n, f, _, a, b)
     local w, v = a + n, b + f
     if v >= q then w, v = w + 1, v - q elseif v < 0 then w, v = w - 1, v + q end
@@ -91,12 +91,12 @@ local function token_bucket(constants_at)
     return stored, w + 1
   end
 
-  -- debt returns the debt that some units add. It is exact below 2^53, and no larger one ever fits.
+  -- debt returns the debt that units add, as two numbers. It is exact below 2^53, and no larger debt ever fits.
   function limit.debt(units)
     local count = tonumber(string.match(form, ' (%d+)'))
-    local each, part = math.floor(period / count), (period % count) / (count / q) -- of a unit: microseconds, and beyond them parts of 1/q
+    local each, part = math.floor(period / count), (period % count) / (count / q) -- the debt of one unit: whole microseconds, and parts
     local number = units > 2 ^ 38 and 2 ^ 38 or units
-    local low = number % 2 ^ 16 -- the product itself may be beyond 2^53
+    local low = number % 2 ^ 16 -- the product of number and part may exceed 2^53, so it is computed in two steps
     local parts = part * ((number - low) / 2 ^ 16)
     local over = parts % q
     local rest = over * 2 ^ 16 + part * low
@@ -122,15 +122,16 @@ local function token_bucket(constants_at)
     return string.match(form, ' (%d+)') .. '/' .. string.format(whole, period)
   end
 
-  -- forced is for units that are charged whether they fit or not. It returns the text to store, and for how
-  -- long that is needed, if the whole debt drains at another rate than that of this limit from now on. If
-  -- it drains at the rate of this limit, forced returns nil, and what charge has returned is stored.
+  -- forced is called for units that are charged whether they fit or not. It decides at which rate the whole debt
+  -- drains from now on. If that is the rate of this limit, forced returns nil, and the text that charge has
+  -- returned is stored. Otherwise forced returns the text to store, and for how long it is needed.
   --
-  -- If the units are charged because their hold has `expired`, the debt drains at the fastest rate at which
-  -- they were reserved (`pace`), or at the rate that is stored if there is a debt and that is faster. So
-  -- the result does not depend on the limit whose decision finds the expired hold.
-  -- If they are charged by a settlement, a stored debt that is larger than this limit could have admitted
-  -- goes on to drain at the faster rate at which it is stored, because others were told when it ends.
+  -- If the units are charged because their hold has `expired`, the debt drains at the fastest rate at which the
+  -- held units were reserved (`pace`), or at the stored rate if there is a stored debt and its rate is faster.
+  -- So the result does not depend on which limiter finds the expired hold.
+  -- If the units are charged by a settlement, the debt usually drains at the rate of this limit. But if the
+  -- stored rate is faster, and the stored debt is larger than this limit could have admitted, the debt keeps the
+  -- stored rate, because earlier callers got replies that say when it ends.
   function limit.forced(value, now, units, a, b, c, pace, expired)
     local present = limit.pace()
     local stored, drains, replaces, needs = present, nil, nil, nil
@@ -162,9 +163,9 @@ local function token_bucket(constants_at)
     return math.ceil(held / speed(pace) * (1 + 2 ^ -50)) + 1
   end
 
-  -- refund takes back units that were charged: it subtracts their debt. It does so only if the debt still ends
-  -- at `handle` with the parts `expiry`, as it did after their charge, because then nothing has been charged
-  -- since. If no more than their debt is left, everything is removed.
+  -- refund takes back units that were charged: it subtracts their debt from the stored debt. It does so only if the
+  -- stored debt still ends at `handle` with the parts `expiry`, as just after their charge, because then nothing
+  -- has been charged since. If the stored debt is not larger than theirs, the value is removed.
   function limit.refund(units, handle, expiry, now, a, b, c)
     local last, w, v = c == 0 and a + b > 0 and now + a == handle and b == expiry, 0, 0
     if last then

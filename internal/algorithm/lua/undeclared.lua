@@ -1,6 +1,7 @@
--- The keys of a script for a Cluster may be of several hash slots, and are then none of its KEYS:
--- they are the first arguments, and the last argument says how many. Redis still checks each
--- command: it is an error for a key whose slot, or which itself, is on another server.
+-- In a Cluster, the keys of a script for several calls may be in several hash slots. They cannot be its
+-- KEYS then. Instead they are its first arguments, and the last argument is the number of keys. This file
+-- makes KEYS and ARGV of them. Redis still checks each command of the script: if the hash slot of its key, or
+-- the key itself, is on another server, the command fails.
 
 local KEYS, all = {}, ARGV
 local ARGV = {}

@@ -1,14 +1,15 @@
 package model
 
-// An Asked is a key that is asked together with others, on a cost of its own.
+// An Asked is one of several keys that are decided together, with a cost of its own.
 type Asked struct {
 	*Model
 
 	N int64
 }
 
-// All answers a call about several keys: it is charged in each if all admit, else in none. Each outcome has what its own
-// limits answer. While a key is banned the outcomes of those that are not have no verdicts.
+// All decides on several keys together. If all limits of all keys admit, every key is charged; otherwise none is. Each
+// Outcome has the verdicts of the limits of its own key. But if some of the keys were banned before, the Outcomes of the
+// other keys have no verdicts.
 func All(now int64, keys ...Asked) (all []Outcome, allowed bool) {
 	all, banned, allowed := make([]Outcome, len(keys)), false, true
 	for i, k := range keys {

@@ -5,18 +5,18 @@ import (
 	"slices"
 )
 
-// holds are units of one limit that were admitted and are not charged yet, each until
-// an expiry.
+// holds has the units of one limit that were admitted and are not charged yet.
 type holds struct {
-	id      int    // which holds these are: others than before, once they were lost
-	live    []hold // by expiry, one of each
-	expired *int64 // the newest expiry that was charged; nil: none was
-	fastest Limit  // the one with the highest rate by which any of live were reserved
+	id      int    // identifies these holds: after a loss, the limit has holds with another id
+	live    []hold // in the order of their expiries, which all differ
+	expired *int64 // the latest expiry of a hold that was charged, or nil if none was charged
+	fastest Limit  // of the limits by which units of live were reserved, the one with the highest rate
 }
 
+// A hold has all units that expire at the same instant.
 type hold struct{ expiry, units int64 }
 
-// total is H, the sum of all held units.
+// total returns the sum of all held units.
 func (h *holds) total() int64 {
 	sum := int64(0)
 	for _, each := range h.live {
@@ -25,6 +25,7 @@ func (h *holds) total() int64 {
 	return sum
 }
 
+// add adds units that expire at expiry.
 func (h *holds) add(expiry, units int64) {
 	i := slices.IndexFunc(h.live, func(each hold) bool { return each.expiry >= expiry })
 	switch {
@@ -37,7 +38,7 @@ func (h *holds) add(expiry, units int64) {
 	}
 }
 
-// take removes units of one expiry, and of no other.
+// take removes units that expire at expiry. It panics if there are not so many.
 func (h *holds) take(expiry, units int64) {
 	i := slices.IndexFunc(h.live, func(each hold) bool { return each.expiry == expiry })
 	if i < 0 || h.live[i].units < units {
@@ -48,7 +49,7 @@ func (h *holds) take(expiry, units int64) {
 	}
 }
 
-// due removes the holds that are expired at now, and returns them in order of expiry.
+// due removes the holds that have expired at now, and returns them in the order of their expiries.
 func (h *holds) due(now int64) []hold {
 	n := 0
 	for n < len(h.live) && h.live[n].expiry <= now {
@@ -64,20 +65,20 @@ func (h *holds) due(now int64) []hold {
 	return due
 }
 
-// charged reports whether the units of an expiry were charged when it came. The clock
-// does not say so, because it may have stepped back since.
+// charged reports whether the units that were held until expiry have been charged. This cannot be told by the clock,
+// because it may have stepped back since then.
 func (h *holds) charged(expiry int64) bool { return h.expired != nil && expiry <= *h.expired }
 
-// Expiry is the instant at which units expire that are held from now on: now and the
-// hold, rounded up to a sixth of the hold.
+// Expiry returns the instant at which units expire that l begins to hold at now: after the time of a hold, rounded up to a
+// multiple of a sixth of that time.
 func (l Limit) Expiry(now int64) int64 {
 	length := l.hold()
 	grid := max(1, length/6)
 	return -windowStart(-(now + length), grid)
 }
 
-// hold is for how long l holds units: Hold, or by default the time in which the whole
-// capacity comes back, but at least a second and at most a minute.
+// hold returns for how long l holds units. This is l.Hold, or by default the time in which the whole capacity becomes
+// available again, but at least a second and at most a minute.
 func (l Limit) hold() int64 {
 	if l.Hold > 0 {
 		return l.Hold

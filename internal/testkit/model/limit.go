@@ -7,20 +7,21 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/spends"
 )
 
-// Algorithm is the name of an algorithm, as the library's registry has it. Each is
-// registered beside its store.
+// Algorithm is the name of an algorithm, as in the registry of the library. The file of each store registers
+// its algorithm.
 type Algorithm string
 
-// An algorithm is what the model needs to know of an algorithm.
+// An algorithm has what the model needs to know about an algorithm.
 type algorithm struct {
 	new    func() store
-	spends spends.Kind // what may be spent, by its definition: by this it is judged, too
-	bucket bool        // its capacity is Burst, and drains
-	queues bool        // an admitted call waits until what was used before it has drained; nothing is held
+	spends spends.Kind // the definition of what may be spent; tests judge the algorithm by it, too
+	bucket bool        // whether its capacity is Burst, and its used units drain
+	queues bool        // whether an admitted call waits until the units before it have drained, and units are not held
 }
 
 var algorithms = map[Algorithm]algorithm{}
 
+// register adds an algorithm, and returns its name.
 func register(name Algorithm, a algorithm) Algorithm {
 	if a.bucket != (a.spends == spends.Bucket) {
 		panic(fmt.Sprintf("model: say what may be spent of %q, by its definition", name))
@@ -36,16 +37,16 @@ type Limit struct {
 	Period    int64  // T, microseconds
 	Burst     int64  // B, the capacity of a bucket; 0 for the others
 	Aligned   bool   // FixedWindow only: windows start at multiples of Period
-	Zone      string // for Calendar only: the time zone and the length of its windows; without them, windows have the length of Period
-	Unit      string
-	Hold      int64 // for how long Reserve holds units, microseconds; 0: the default
+	Zone      string // Calendar only: the time zone; "" means that windows begin at multiples of Period
+	Unit      string // Calendar with a Zone only: the length of the windows: "day", "week" or "month"
+	Hold      int64  // for how long Reserve holds units, microseconds; 0 means the default
 }
 
 func (l Limit) bucket() bool { return algorithms[l.Algorithm].bucket }
 
 func (l Limit) queues() bool { return algorithms[l.Algorithm].queues }
 
-// Spends is what may be spent, by the algorithm's definition.
+// Spends returns the definition of what may be spent.
 func (l Limit) Spends() spends.Kind {
 	a, ok := algorithms[l.Algorithm]
 	switch {
@@ -57,7 +58,7 @@ func (l Limit) Spends() spends.Kind {
 	return a.spends
 }
 
-// capacity is the largest n that is ever admitted.
+// capacity returns the largest number of units that l admits at once.
 func (l Limit) capacity() int64 {
 	if l.bucket() {
 		return l.Burst
@@ -65,15 +66,15 @@ func (l Limit) capacity() int64 {
 	return l.Count
 }
 
-// rate is units per microsecond.
+// rate returns the units per microsecond.
 func (l Limit) rate() *big.Rat { return big.NewRat(l.Count, l.Period) }
 
-// drain is how long a bucket takes to drain the given number of units.
+// drain returns the time in which the given number of units drains from a bucket.
 func (l Limit) drain(units *big.Rat) *big.Rat {
 	return new(big.Rat).Mul(units, big.NewRat(l.Period, l.Count))
 }
 
-// check panics: a wrong limit is a mistake in the test that built it.
+// check panics if l is not valid, because this is a mistake in the test that made l.
 func (l Limit) check() {
 	switch {
 	case l.Count < 1 || l.Period < 1:
@@ -93,14 +94,14 @@ func newStore(l Limit) store {
 	return a.new()
 }
 
-// windowStart is the last multiple of period at or before t, for instants before the epoch too.
+// windowStart returns the last multiple of period at or before t. t may be before the Unix epoch.
 func windowStart(t, period int64) int64 {
 	return t - ((t%period)+period)%period
 }
 
 func whole(n int64) *big.Rat { return new(big.Rat).SetInt64(n) }
 
-// floor relies on Div being Euclidean: over a positive denominator that is the floor.
+// floor uses Div, which is Euclidean division. With a positive denominator, as a Rat has, that rounds down.
 func floor(r *big.Rat) int64 {
 	q := new(big.Int).Div(r.Num(), r.Denom())
 	if !q.IsInt64() {

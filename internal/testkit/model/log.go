@@ -7,15 +7,15 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/spends"
 )
 
-// SlidingWindowLog is modelled by its charges.
+// SlidingWindowLog is modeled by its charges.
 var SlidingWindowLog = register("sliding_window_log", algorithm{new: func() store { return &slidingLog{} }, spends: spends.Log})
 
-// slidingLog has every admitted unit with its instant. The units of one charge
-// make one run, so that a charge of 100,000 costs no more than a charge of one.
+// slidingLog has every charged unit with its instant. The units of one charge are one run, so that the model takes no
+// longer for a charge of 100,000 units than for a charge of one.
 type slidingLog struct {
-	runs    []run // oldest first; clock keeps them in order
-	units   int64 // in all runs
-	charges int64 // how many there ever were: numbers the runs
+	runs    []run // the oldest first; they are in order because clock never steps back behind the newest
+	units   int64 // the sum of the units of all runs
+	charges int64 // how many charges there have been; the number of the newest run
 }
 
 // A run is one charge. Its number distinguishes it from others of the same instant.
@@ -34,7 +34,7 @@ func (s *slidingLog) clock(_ Limit, now int64) int64 {
 	return max(now, s.runs[len(s.runs)-1].instant)
 }
 
-// left counts the runs that have left the window (t-T, t], and their units.
+// left returns how many runs have left the window (t-T, t], where T is the period, and how many units these have.
 func (s *slidingLog) left(l Limit, t int64) (runs int, units int64) {
 	for _, r := range s.runs {
 		if r.instant > t-l.Period {
@@ -51,7 +51,7 @@ func (s *slidingLog) used(l Limit, t int64) *big.Rat {
 	return whole(s.units - gone)
 }
 
-// retry is until so many of the oldest have left that n fits.
+// retry returns the time until so many of the oldest units have left the window that n units fit.
 func (s *slidingLog) retry(l Limit, t, n int64) *big.Rat {
 	first, gone := s.left(l, t)
 	over := s.units - gone + n - l.Count
@@ -63,7 +63,7 @@ func (s *slidingLog) retry(l Limit, t, n int64) *big.Rat {
 	panic("model: retry asked for a cost that never fits")
 }
 
-// reset is until the newest has left.
+// reset returns the time until the newest run has left the window.
 func (s *slidingLog) reset(l Limit, t int64) *big.Rat {
 	first, _ := s.left(l, t)
 	if first == len(s.runs) {
@@ -72,8 +72,8 @@ func (s *slidingLog) reset(l Limit, t int64) *big.Rat {
 	return whole(s.runs[len(s.runs)-1].instant + l.Period - t)
 }
 
-// charge removes what has left. What is charged without being admitted is at most
-// the largest limit that a log can have: more would not be denied for longer by any.
+// charge adds a run, and removes the runs that have left the window. A charge that is made whether it fits or not may be
+// above the limit. It is then reduced to 100,000, the largest limit of a log: more units would make no difference.
 func (s *slidingLog) charge(l Limit, t, n int64) ticket {
 	n = min(n, 100_000)
 	first, gone := s.left(l, t)
@@ -83,7 +83,7 @@ func (s *slidingLog) charge(l Limit, t, n int64) ticket {
 	return ticket{units: n, charge: s.charges}
 }
 
-// refund removes the run of the charge, in the window or not.
+// refund removes the run of the charge, even if it has left the window.
 func (s *slidingLog) refund(_ Limit, _ int64, back ticket) {
 	i := slices.IndexFunc(s.runs, func(r run) bool { return r.charge == back.charge })
 	if i < 0 {

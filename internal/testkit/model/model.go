@@ -1,11 +1,11 @@
 // Package model is an exact reference for the rate-limit algorithms. It follows their definitions
 // literally, in rational numbers and without rounding, so that property tests can compare the real
-// implementation with it. It shares no code with that implementation, and prefers obvious code to fast
-// code.
+// implementation with it. There is one exception: after a change of a bucket's rate, the model rounds as the
+// implementation does. The model shares no code with the implementation, and prefers obvious code to fast code.
 //
-// A Model is not safe for concurrent use. It keeps its state for ever, also which holds
-// expired. Redis drops a key that is not needed: a test that lets keys expire must not
-// turn the clock back past that.
+// A Model is not safe for concurrent use. It keeps its state for ever, including which holds have expired. Redis
+// drops a key that is not needed any more, and forgets that. So a test that lets keys expire must not then turn
+// the clock back to an instant at which they were needed.
 package model
 
 import (
@@ -17,8 +17,8 @@ import (
 // Model is one key with one or more limits.
 type Model struct {
 	limits []Limit
-	states []*state          // one per limit, in the same order
-	stored []map[form]*state // of each limit, in all forms that it has had; see Change
+	states []*state          // one for each limit, in the same order
+	stored []map[form]*state // for each limit, the states of all forms that it has had; see Change
 	bans   bans
 }
 
@@ -26,20 +26,19 @@ type Model struct {
 type state struct {
 	store
 	holds
-	resets int // how often what was charged has been forgotten
+	resets int // how often the charged units have been forgotten
 }
 
 // Outcome is the decision on one call.
 type Outcome struct {
 	Allowed bool
-	Banned  bool      // so that the state of the limits is not shown
-	Each    []Verdict // one per limit, in the order given to New
+	Banned  bool      // whether the key is banned; the states of the limits are then not shown
+	Each    []Verdict // one for each limit, in the order given to New
 
-	receipt *receipt // nil when nothing was charged or reserved
+	receipt *receipt // nil if nothing was charged or reserved
 }
 
-// Expiry returns when the units expire that are held of limit i. It panics if nothing
-// was reserved of it.
+// Expiry returns when the units expire that o holds of limit i. It panics if o holds none.
 func (o Outcome) Expiry(i int) int64 {
 	if o.receipt == nil || !o.receipt.tickets[i].held {
 		panic("model: nothing is held")
@@ -51,55 +50,54 @@ func (o Outcome) Expiry(i int) int64 {
 // decision. None of its Rats is nil.
 type Verdict struct {
 	Admits     bool     // whether this limit alone admits
-	At         int64    // t, the instant of the decision, µs
-	Limit      int64    // its capacity
+	At         int64    // t, the instant of the decision, in µs
+	Limit      int64    // the capacity
 	Remaining  int64    // whole units left, after the charge or the hold if there was one
-	Never      bool     // n is above capacity; RetryAfter is then 0 and means nothing
-	RetryAfter *big.Rat // µs from At; 0 if Admits
-	ResetAfter *big.Rat // µs from At, after the charge or the hold if there was one
-	Delay      *big.Rat // µs; 0 unless a LeakyBucket in a call that was allowed
+	Never      bool     // whether the cost is above the capacity; RetryAfter is then 0 and has no meaning
+	RetryAfter *big.Rat // in µs, counted from At; 0 if Admits
+	ResetAfter *big.Rat // in µs, counted from At, after the charge or the hold if there was one
+	Delay      *big.Rat // in µs; 0 except for a LeakyBucket in a call that was allowed
 }
 
-// receipt is what was charged or reserved, one ticket per limit. Copies of an Outcome
-// share it, so that only one of them can be refunded or settled.
+// receipt has what a call has charged or reserved. Copies of an Outcome share it, so that only one of them can be
+// refunded or settled.
 type receipt struct {
 	model    *Model
-	limits   []Limit  // those in force then: held units keep them
-	states   []*state // theirs
+	limits   []Limit  // the limits at the time of the call, which apply to its charges and holds even after a Change
+	states   []*state // the states of these limits
 	reserved bool
-	tickets  []ticket
-	spent    bool
+	tickets  []ticket // one for each limit
+	spent    bool     // whether it was refunded or settled
 }
 
-// ticket identifies one charge to one store, or one hold. Which fields count depends on
-// the store.
+// ticket identifies one charge to one store, or one hold. It depends on the store which fields are used.
 type ticket struct {
 	units  int64
-	resets int      // how often the state had been reset
-	start  int64    // windows: the one that was charged
+	resets int      // how often the state had been reset before
+	start  int64    // windows: the start of the window that was charged; for a calendar, the instant of its first charge
 	charge int64    // log: the number of the charge
-	ends   *big.Rat // buckets: when the debt ends, after the charge
-	epoch  int      // queues: the time between two that it was empty
-	place  place    // queues: when it is served
+	ends   *big.Rat // buckets: when the used units have drained, as of just after the charge
+	epoch  int      // queues: the epoch in which the place was taken
+	place  place    // queues: the place that was taken
 
-	held   bool
-	id     int // of the holds
-	expiry int64
+	held   bool  // whether the units are held; then the two fields below are used
+	id     int   // the id of the holds
+	expiry int64 // when the hold expires
 }
 
-// store is what is charged to one limit. All algorithms admit n when used + n is at
-// most the capacity: they differ in what counts as used, and for how long.
+// store has the units that are charged to one limit. All algorithms admit n units if the used units and n are together at
+// most the capacity. They differ in which units count as used, and for how long.
 type store interface {
 	clone() store
-	clock(l Limit, now int64) int64       // t, the instant of a decision
-	used(l Limit, t int64) *big.Rat       // units that count at t
-	retry(l Limit, t, n int64) *big.Rat   // until n fits; n does not fit at t, but can
-	reset(l Limit, t int64) *big.Rat      // until nothing counts any more
-	charge(l Limit, t, n int64) ticket    // n > 0, whether it fits or not
-	refund(l Limit, t int64, back ticket) // as far as the charge still counts
+	clock(l Limit, now int64) int64       // returns t, the instant of a decision when the clock says now
+	used(l Limit, t int64) *big.Rat       // returns the units that count as used at t
+	retry(l Limit, t, n int64) *big.Rat   // returns the time from t until n units fit; they must not fit at t, but be at most the capacity
+	reset(l Limit, t int64) *big.Rat      // returns the time from t until no unit counts as used
+	charge(l Limit, t, n int64) ticket    // charges n units, whether they fit or not; n must be positive
+	refund(l Limit, t int64, back ticket) // takes back a charge, as far as it still counts
 }
 
-// New returns the model of one key without charges. It panics on an invalid limit.
+// New returns the model of one key without charges. It panics if a limit is not valid.
 func New(limits ...Limit) *Model {
 	if len(limits) == 0 {
 		panic("model: no limits")
@@ -114,12 +112,11 @@ func New(limits ...Limit) *Model {
 	return m
 }
 
-// Decide answers a call of n units when the server's clock says now, and charges
-// every limit if all admit.
+// Decide decides on n units when the server's clock says now, and charges every limit if all admit.
 func (m *Model) Decide(now, n int64) Outcome { return m.decide(now, n, false) }
 
-// Reserve answers as Decide does. Instead of charging n units, it holds them until
-// [Limit.Expiry], of every limit but a LeakyBucket, which charges them.
+// Reserve decides as Decide does. It holds the n units until [Limit.Expiry] instead of charging them. Only a
+// LeakyBucket charges them.
 func (m *Model) Reserve(now, n int64) Outcome { return m.decide(now, n, true) }
 
 func (m *Model) decide(now, n int64, reserve bool) Outcome {
@@ -156,8 +153,7 @@ func (m *Model) decide(now, n int64, reserve bool) Outcome {
 	return out
 }
 
-// Peek answers as Decide(now, 1) would, but charges nothing: Remaining and ResetAfter
-// are as they are before that.
+// Peek decides on 1 unit, but charges nothing. Remaining and ResetAfter are those without a charge.
 func (m *Model) Peek(now int64) (out Outcome) {
 	if now < m.bans.until {
 		m.banned(now, &out)
@@ -167,9 +163,8 @@ func (m *Model) Peek(now int64) (out Outcome) {
 	return m.evaluate(now, 1)
 }
 
-// Refund takes back what was charged for o, as far as it still counts, or settles what
-// was reserved at 0. Only the first refund or settlement of an Outcome or its copies
-// does anything.
+// Refund takes back the units that were charged for o, as far as they still count. If o reserved units, Refund settles them
+// at 0. Only the first refund or settlement of an Outcome and its copies has an effect.
 func (m *Model) Refund(now int64, o Outcome) {
 	if o.receipt != nil && o.receipt.reserved {
 		m.Settle(now, o, 0)
@@ -185,10 +180,9 @@ func (m *Model) Refund(now int64, o Outcome) {
 	}
 }
 
-// Settle ends the hold of o and charges what it really cost, whether that fits or not. Units that were
-// charged when their hold expired are neither charged again nor given back: that depends on the time alone,
-// and not on what is still stored. Only the first settlement or refund of an Outcome or its copies does
-// anything.
+// Settle ends the hold of o and charges the actual cost, whether it fits or not. Units that were charged when their hold
+// expired are neither charged again nor given back, even if that charge is not stored any more. Only the first settlement
+// or refund of an Outcome and its copies has an effect.
 func (m *Model) Settle(now int64, o Outcome, actual int64) {
 	switch {
 	case actual < 0:
@@ -212,7 +206,8 @@ func (m *Model) Settle(now int64, o Outcome, actual int64) {
 	}
 }
 
-// take returns the receipt of o, once. It is nil for units that were neither charged nor reserved.
+// take returns the receipt of o. It returns nil if nothing was charged or reserved, or if take was called for the receipt
+// before.
 func (m *Model) take(o Outcome) *receipt {
 	r := o.receipt
 	if r == nil || r.spent {
@@ -225,8 +220,8 @@ func (m *Model) take(o Outcome) *receipt {
 	return r
 }
 
-// Reset forgets what is charged, and keeps what is held. Where nothing is held it
-// forgets all.
+// Reset forgets the charged units of all limits, and keeps the held units. If a limit has no held units, Reset forgets its
+// whole state.
 func (m *Model) Reset(now int64) {
 	expire(now, m.limits, m.states)
 	for i, s := range m.states {
@@ -239,11 +234,10 @@ func (m *Model) Reset(now int64) {
 	}
 }
 
-// Whole reports whether nothing that is charged to limit i counts at now.
+// Whole reports whether the full limit i is available at now, apart from its held units that have not expired.
 func (m *Model) Whole(i int, now int64) bool { return m.states[i].whole(m.limits[i], now) }
 
-// WholeOf reports whether nothing counts at now that is charged to the limit i of which o holds
-// units, in the form that it had then.
+// WholeOf is Whole for limit i as it was at the call of o, in the form that it had then.
 func (o Outcome) WholeOf(i int, now int64) bool {
 	return o.receipt.states[i].whole(o.receipt.limits[i], now)
 }
@@ -255,10 +249,10 @@ func (s *state) whole(l Limit, now int64) bool {
 	return later.reset(l, later.clock(l, now)).Sign() == 0
 }
 
-// Held returns how many units are held of limit i, and not charged yet.
+// Held returns how many units of limit i are held.
 func (m *Model) Held(i int) int64 { return m.states[i].total() }
 
-// Lose is an eviction: limit i loses its charged and its held units, in all forms that it has had.
+// Lose makes limit i lose its charged and its held units, in all forms that it has had. An eviction does that.
 func (m *Model) Lose(i int) {
 	for f, s := range m.stored[i] {
 		s.lose(Limit{Algorithm: f.algorithm})
@@ -269,20 +263,19 @@ func (s *state) lose(l Limit) {
 	*s = state{store: newStore(l), holds: holds{id: s.id + 1}, resets: s.resets + 1}
 }
 
-// Clock returns the instant at which limit i would decide when the server's clock says
-// now: it is never before the newest one stored.
+// Clock returns the instant at which limit i would decide when the server's clock says now. If the clock has stepped
+// back, that may be a stored instant instead of now.
 func (m *Model) Clock(i int, now int64) int64 { return m.states[i].clock(m.limits[i], now) }
 
-// ClockOf is Clock for the form of l, which limit i has had, by what is stored of that.
+// ClockOf is Clock for limit i in the form of l, which it must have had.
 func (m *Model) ClockOf(i int, l Limit, now int64) int64 {
 	return m.stored[i][l.form()].clock(l, now)
 }
 
-// Key identifies what is stored of l among all limits of its name.
+// Key identifies the Redis key of l among the keys of all limits that have the same name.
 func (l Limit) Key() any { return l.form() }
 
-// Window returns the window of a FixedWindow that was opened last, and has not been
-// forgotten since.
+// Window returns the last window of limit i. ok is false if the limit is not a FixedWindow, or if no window is stored.
 func (m *Model) Window(i int) (start, end int64, ok bool) {
 	w, ok := m.states[i].store.(*fixedWindow)
 	if !ok || !w.stored {
@@ -291,7 +284,7 @@ func (m *Model) Window(i int) (start, end int64, ok bool) {
 	return w.start, w.start + m.limits[i].Period, true
 }
 
-// A form is what the Redis key of a named limit tells: limits of one form share what is stored.
+// A form has what the Redis key of a named limit says about the limit. Limits of one form share their stored state.
 type form struct {
 	algorithm  Algorithm
 	aligned    bool
@@ -304,13 +297,13 @@ func (l Limit) form() form {
 	case l.queues():
 		return form{algorithm: l.Algorithm}
 	case l.bucket():
-		return form{algorithm: TokenBucket} // and GCRA
+		return form{algorithm: TokenBucket} // TokenBucket and GCRA have the same form
 	}
 	return form{l.Algorithm, l.Aligned, l.Zone, l.Unit, l.Period}
 }
 
-// Change replaces each limit by another one of the same name. It finds what is stored of its own
-// form, and nothing else.
+// Change replaces each limit by another one of the same name. The new limit gets the state that is stored for its form,
+// if there is one.
 func (m *Model) Change(limits ...Limit) {
 	if len(limits) != len(m.limits) {
 		panic("model: Change with another number of limits")
@@ -325,8 +318,7 @@ func (m *Model) Change(limits ...Limit) {
 	m.limits = slices.Clone(limits)
 }
 
-// expire charges what has expired. It comes before anything else is read, charged or
-// refunded.
+// expire charges the holds that have expired. It must be called before anything else is read, charged or refunded.
 func expire(now int64, limits []Limit, states []*state) {
 	for i, l := range limits {
 		states[i].expire(l, now)
@@ -343,10 +335,10 @@ func (s *state) expire(l Limit, now int64) {
 	}
 }
 
-// hold adds n units to those that are held.
+// hold adds n units to the held units.
 func (s *state) hold(l Limit, now, n int64) ticket {
 	t := ticket{units: n, held: true, id: s.id, expiry: l.Expiry(now)}
-	if s.charged(t.expiry) { // the clock stepped back, and this is not to be taken for one of those
+	if s.charged(t.expiry) { // the clock has stepped back: this hold must differ from the holds that were charged
 		t.expiry = *s.expired + 1
 	}
 	if n > 0 {
@@ -358,7 +350,7 @@ func (s *state) hold(l Limit, now, n int64) ticket {
 	return t
 }
 
-// settle charges what is due for a hold that cost actual units.
+// settle ends a hold whose actual cost was actual units, and charges what is left to charge.
 func (s *state) settle(l Limit, now int64, back ticket, actual int64) {
 	due := actual
 	switch {
@@ -367,21 +359,21 @@ func (s *state) settle(l Limit, now int64, back ticket, actual int64) {
 		s.take(back.expiry, back.units)
 	case back.id == s.id || back.expiry <= now:
 		due = max(0, actual-back.units)
-	default: // the hold was lost while it would last, and nothing was charged for it
+	default: // the hold was lost before its expiry, so nothing was charged for it
 	}
 	if due > 0 {
 		s.charge(l, s.clock(l, now), due)
 	}
 }
 
-// giveBack refunds a charge, unless all charges of its time have been forgotten.
+// giveBack refunds a charge, unless a reset has forgotten it.
 func (s *state) giveBack(l Limit, now int64, back ticket) {
 	if back.units > 0 && back.resets == s.resets {
 		s.refund(l, s.clock(l, now), back)
 	}
 }
 
-// asCharged is the state as if all held units were charged at t.
+// asCharged returns the store as it would be if all held units were charged at t.
 func (s *state) asCharged(l Limit, t int64) store {
 	held := s.total()
 	if held == 0 {
@@ -392,7 +384,7 @@ func (s *state) asCharged(l Limit, t int64) store {
 	return c
 }
 
-// evaluate is a decision without its charge. It changes no state.
+// evaluate decides on n units, and charges nothing.
 func (m *Model) evaluate(now, n int64) Outcome {
 	out := Outcome{Allowed: true}
 	for i, l := range m.limits {
@@ -411,14 +403,14 @@ func (m *Model) evaluate(now, n int64) Outcome {
 // heldRetry is the longest RetryAfter, in µs, of a request that is denied only because of held units.
 const heldRetry = 1_000_000
 
-// judge is the answer of one limit alone: the answer of its algorithm, with all held units charged.
+// judge returns the answer of one limit alone: the answer of its algorithm if all held units were charged.
 func judge(l Limit, s *state, now, n int64) Verdict {
 	v := Verdict{At: s.clock(l, now), Limit: l.capacity(), RetryAfter: new(big.Rat), Delay: new(big.Rat)}
 	v.describe(l, s)
 	charged := s.asCharged(l, v.At)
 	used := charged.used(l, v.At)
 	switch {
-	case n == 0: // always allowed, even if more is used than a lowered limit has
+	case n == 0: // always admitted, even if more units are used than the capacity
 		v.Admits = true
 	case n > v.Limit:
 		v.Never = true
@@ -440,7 +432,7 @@ func judge(l Limit, s *state, now, n int64) Verdict {
 	return v
 }
 
-// describe sets the fields that do not depend on the cost of a call.
+// describe sets Remaining and ResetAfter, which do not depend on the cost of a call.
 func (v *Verdict) describe(l Limit, s *state) {
 	charged := s.asCharged(l, v.At)
 	left := floor(new(big.Rat).Sub(whole(v.Limit), charged.used(l, v.At)))

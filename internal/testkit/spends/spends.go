@@ -1,10 +1,9 @@
-// Package spends judges a limiter by what was spent: it says whether a limit, by its
-// plain definition and in rational numbers, could have admitted the units of a history
-// whenever they were spent. It knows nothing of holds, of how a limiter decides, or of
-// what it stores.
+// Package spends judges the admissions of a limiter by the units that were spent. It checks
+// that they never exceed the plain definition of the limit, and computes in rational numbers.
+// It does not know how a limiter decides, or what it stores.
 //
-// Units that are reserved may be spent at any instant until they are settled or expire.
-// The judge lets an adversary choose the instants.
+// Units that are reserved may be spent at any instant until they are settled or expire. The
+// judge assumes the worst of these instants.
 package spends
 
 import (
@@ -12,59 +11,61 @@ import (
 	"math/big"
 )
 
-// A Kind is a definition of what may be spent.
+// A Kind is a definition of how many units may be spent.
 type Kind int
 
 // The definitions.
 const (
-	Bucket  Kind = iota // in every interval [a,b]: Capacity + (b-a)*Count/Period
-	Windows             // in every window as it was opened, and between two windows: Capacity
-	Aligned             // in every window that begins at a multiple of Period, or that Window returns: Capacity
-	Log                 // in every interval [a,a+Period): Capacity
-	Counter             // at every spend in a window, weighed with what was spent in the one before: Capacity
+	Bucket  Kind = iota // in every interval [a,b], at most Capacity + (b-a)*Count/Period units
+	Windows             // in every window that was opened, and between two such windows, at most Capacity units
+	Aligned             // in every window that begins at a multiple of Period, or that Limit.Window returns, at most Capacity units
+	Log                 // in every interval [a,a+Period), at most Capacity units
+	Counter             // in a window up to any spend, and weighted in the window before, at most Capacity units together
 )
 
-// Limit is a definition with its numbers. Period is in the unit of all instants.
+// Limit is a definition with its numbers. Period is in the same unit as all instants.
 type Limit struct {
 	Kind                    Kind
 	Count, Period, Capacity int64
 
-	Window func(t int64) (start, end int64) // of Aligned, where windows are not multiples of Period: that which has t
+	// Window returns the window that contains t. It is for Aligned, and nil if windows begin at multiples of
+	// Period.
+	Window func(t int64) (start, end int64)
 }
 
-// History is what happened to one limit of a key, in steps that are numbered upwards from 1.
+// History has the events of one limit of a key. They are in steps, which are numbered upwards from 1.
 //
-// Instants are on a scale that does not go back: for a Bucket the time elapsed, for the
-// others the instant of the decision, which is never before the newest one stored.
+// The instants of a History never go back. For a Bucket, an instant is the time that has elapsed. For the
+// other kinds, it is the instant of a decision, which is never before the newest instant that the limiter has
+// stored.
 type History struct {
 	Spends []Spend
 	Debts  []Debt
-	Resets []int    // the steps of the resets, in order: each forgets what has been charged
-	Opened []Window // of Windows: those that were opened, in order
+	Resets []int    // the steps at which the charged units were forgotten, in order
+	Opened []Window // for Windows, the windows that were opened, in order
 }
 
-// Spend is units that were admitted at a step, and may be spent at any instant from From
-// to Until, which are both included.
+// A Spend is a number of units that were admitted at a step. They may be spent at any instant from From to
+// Until, both included.
 type Spend struct {
 	Units       int64
 	Step        int
 	From, Until int64
-	Charged     int // the step at which they were charged; 0: not yet
+	Charged     int // the step at which they were charged, or 0 if they were not charged yet
 }
 
-// Debt is units that were charged without being admitted, because something cost more
-// than was reserved for it. Nothing has to have room for them, but they leave less to
-// what is admitted later.
+// A Debt is a number of units that were charged without being admitted, because a settlement charged more than
+// was reserved. A Debt may exceed the limit, but it leaves less room for later admissions.
 type Debt struct {
 	Units int64
 	Step  int
 	At    int64
 }
 
-// Window is from Start, included, to End.
+// A Window contains the instants from Start on and before End.
 type Window struct{ Start, End int64 }
 
-// Judge returns an error if any admission of h went beyond l.
+// Judge returns an error if any admission in h exceeded l.
 func Judge(l Limit, h History) error {
 	for _, s := range h.Spends {
 		if err := JudgeAt(l, h, s); err != nil {
@@ -74,14 +75,14 @@ func Judge(l Limit, h History) error {
 	return nil
 }
 
-// JudgeAt returns an error if last, an admission of h, went beyond l, by what had been
-// admitted and charged before it.
+// JudgeAt returns an error if last, an admission in h, exceeded l together with the units that had been admitted
+// and charged before it.
 func JudgeAt(l Limit, h History, last Spend) error {
 	if last.Units == 0 {
 		return nil
 	}
 	p := prefix{limit: l, last: last}
-	reset := 0 // the last one before it
+	reset := 0 // the step of the last reset before last
 	for _, step := range h.Resets {
 		if step < last.Step {
 			reset = step
@@ -118,9 +119,10 @@ func JudgeAt(l Limit, h History, last Spend) error {
 	panic(fmt.Sprintf("spends: no kind %d", l.Kind))
 }
 
+// never is later than all instants.
 const never = 1 << 62
 
-// prefix is a history up to its last admission, without what has been forgotten.
+// prefix is a history up to an admission, without the units that a reset has forgotten.
 type prefix struct {
 	limit  Limit
 	last   Spend
@@ -129,7 +131,7 @@ type prefix struct {
 	opened []Window
 }
 
-// starts are the instants at which the fullest intervals begin.
+// starts returns instants among which the beginning of the interval with the most units is.
 func (p *prefix) starts() []int64 {
 	var all []int64
 	for _, s := range p.spends {
@@ -141,8 +143,8 @@ func (p *prefix) starts() []int64 {
 	return all
 }
 
-// within returns the units that may be spent at start or later, and before end: all
-// together, if the last admission is before end.
+// within returns how many units may be spent at start or later and before end, all in one and the same course of
+// events. This requires that the last admission is before end.
 func (p *prefix) within(start, end int64) int64 {
 	sum := int64(0)
 	for _, s := range p.spends {
@@ -159,6 +161,7 @@ func (p *prefix) within(start, end int64) int64 {
 	return sum
 }
 
+// bucket judges the last admission by Bucket, and likewise the methods windows, aligned, log and counter.
 func (p *prefix) bucket() error {
 	for _, a := range p.starts() {
 		length := max(0, p.last.From-a)
@@ -172,7 +175,8 @@ func (p *prefix) bucket() error {
 	return nil
 }
 
-// window judges the window [start, end), if the last admission is before its end.
+// window checks that at most Capacity units may be spent in the window [start, end). If the last admission is
+// not before end, the window was judged before.
 func (p *prefix) window(start, end int64) error {
 	if n := p.within(start, end); p.last.From < end && n > p.limit.Capacity {
 		return p.errorf("%d units in [%d,%d)", n, start, end)
@@ -222,8 +226,8 @@ func (p *prefix) log() error {
 	return nil
 }
 
-// counter judges the last admission, and the first instant of each window after it: later
-// in a window, what was spent in the one before it weighs less.
+// counter checks the instant of the last admission, and the first instant of each later window. At later instants
+// of a window, the units of the window before it count less.
 func (p *prefix) counter() error {
 	if err := p.weigh(p.last.From); err != nil {
 		return err
@@ -239,6 +243,7 @@ func (p *prefix) counter() error {
 	return nil
 }
 
+// weigh checks that at most Capacity units count at the instant x.
 func (p *prefix) weigh(x int64) error {
 	period := p.limit.Period
 	start := windowStart(x, period)
@@ -259,5 +264,5 @@ func (p *prefix) errorf(format string, args ...any) error {
 		fmt.Sprintf(format, args...), p.last.Units, p.last.Step, p.last.From, p.limit.Capacity)
 }
 
-// windowStart is the last multiple of period at or before t.
+// windowStart returns the last multiple of period at or before t.
 func windowStart(t, period int64) int64 { return t - ((t%period)+period)%period }

@@ -6,12 +6,12 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/spends"
 )
 
-// at is units that were charged when they were admitted.
+// at returns units that were charged when they were admitted.
 func at(step int, instant, units int64) spends.Spend {
 	return spends.Spend{Units: units, Step: step, From: instant, Until: instant, Charged: step}
 }
 
-// held is units that may be spent from one instant to another.
+// held returns units that may be spent at any instant between from and until.
 func held(step int, from, until, units int64) spends.Spend {
 	return spends.Spend{Units: units, Step: step, From: from, Until: until}
 }
