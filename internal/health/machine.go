@@ -41,8 +41,8 @@ type machine struct {
 	replaced     bool // the outage ended because another server took over
 
 	nextProbe time.Time // when the next probe may begin
-	wantedAt  time.Time // when a request last needed the server, or when the server went down if that was later
-	wokenAt   time.Time // when a request last needed the server that was down and that no request had needed for idleAfter
+	wantedAt  time.Time // when a request last needed the server, or when the server last went down, whichever is later
+	wokenAt   time.Time // when a request last needed the server after a part of an outage in which none had for idleAfter
 
 	wentDown  time.Time // when the server last went down
 	announced bool      // next has returned announceDown for the present outage, but not yet announceUp
