@@ -18,11 +18,11 @@ type Call struct {
 	Limits *Limits
 	Key    string
 	// Operation is what the call asks for. If Handles is not nil, the reply to a call that decides or
-	// renews overwrites it.
+	// renews overwrites its elements.
 	algorithm.Operation
 
-	// Answers has one answer for each limit after a call that decides. After a ban that began
-	// before the call they are meaningless.
+	// Answers has one answer for each limit, which a call that decides fills in. If a ban of the key
+	// had begun before the call, the answers are meaningless.
 	Answers []algorithm.Answer
 
 	next *Call // the call for the next limiter if several decide together; otherwise nil
@@ -73,9 +73,10 @@ func (s *Store) Decide(ctx context.Context, d *Call) error {
 // is nil. It sends the call even if ctx has ended: a ctx that ends before the timeout only bounds how
 // long the caller waits.
 //
-// If the ctx of a caller ends before the timeout, and too many others have left calls behind, End
-// returns ErrQueue at once. It then sends nothing and does not call ended. After any other error,
-// including an ErrQueue of a call that waited for a batch, ended has been called or will be.
+// If ctx ends before the timeout, the call needs a goroutine. If there are too many such
+// goroutines, End returns ErrQueue at once, sends nothing and does not call ended. After any other
+// error, ended has been called or will be. This includes an ErrQueue because too many calls wait
+// for batches, or because the call has waited for its batch for too long.
 func (s *Store) End(ctx context.Context, d *Call, ended func()) error {
 	sent := ctx
 	if ctx.Done() != nil {
@@ -113,15 +114,16 @@ func (s *Store) Block(ctx context.Context, l *Limits, k string, lasts int64, atL
 	return s.doWhenUp(ctx, NewCall(l, k, c), s.deadlines.timer())
 }
 
-// hasLessTime reports whether ctx has ended, or will end before a call that begins now.
+// hasLessTime reports whether ctx has ended, or will end before the timeout of a call that begins
+// now.
 func (s *Store) hasLessTime(ctx context.Context) bool {
 	deadline, ok := ctx.Deadline()
 	return (ok && time.Until(deadline) < s.Timeout) || ctx.Err() != nil
 }
 
-// doWhenUp sends d at once if its server is up, and otherwise as soon as the server is up. If the server
-// did not receive d, or did not carry it out, doWhenUp sends d again, so d is carried out at most once.
-// The caller waits until its timer ends.
+// doWhenUp sends d at once if its server is up, and otherwise as soon as the server is up. It sends
+// d again only if the server did not receive d, or did not carry it out, so d is carried out at
+// most once. The caller waits until its timer ends.
 func (s *Store) doWhenUp(ctx context.Context, d *Call, until *sharedTimer) error {
 	n := s.servers.of(ctx, s, d.Key)
 	err := errNotUp
@@ -153,7 +155,7 @@ const (
 func (s *Store) beforeRetry(ctx context.Context, n *node, d *Call, failed error, pause time.Duration, until *sharedTimer) error {
 	switch {
 	case errors.Is(failed, batch.ErrRetryAlone):
-		return nil // at once: d need not share a script
+		return nil // d is sent again at once, because it will be alone in its script
 	case notDone(failed):
 		select {
 		case <-time.After(pause):
@@ -180,8 +182,8 @@ func notDone(err error) bool {
 	return errors.Is(err, batch.ErrRetryAlone) || diagnose.HasCode(err, "TRYAGAIN")
 }
 
-// attempt sends d once. It sends d in a batch if enough calls are in flight, and alone otherwise or if
-// unbatched is set. The caller waits no longer than until, its timer.
+// attempt sends d once. It sends d in a batch if enough calls are in flight, and alone otherwise or
+// if unbatched is set. The caller waits until its timer, until, ends.
 func (s *Store) attempt(ctx context.Context, n *node, d *Call, until *sharedTimer, unbatched bool) error {
 	b := s.batcher(n)
 	if b == nil || unbatched {
@@ -204,9 +206,9 @@ func (s *Store) attempt(ctx context.Context, n *node, d *Call, until *sharedTime
 	return d.err
 }
 
-// tooLate returns the error of a decision whose time ended while it waited for its batch. The error says
-// what took most of the time: this process, if the server has answered other batches meanwhile, and
-// otherwise the server.
+// tooLate returns the error of a decision that began at since, and whose time ended while it waited
+// for its batch. The error says what took most of that time: this process, if the server has
+// answered other batches since then, and otherwise the server.
 func (s *Store) tooLate(a batch.Abandoned, since time.Time) error {
 	answers := a.LastReply.Sub(since) > s.Timeout/4
 	switch unsent := a.Started.IsZero(); {
