@@ -108,11 +108,17 @@ func (s *Store) work(d *Call) int64 {
 	return sum
 }
 
-// execute makes calls in one round trip. It makes a lone call by one script, and several calls by
-// one script if one script may have all their keys. If it may not, or if the server refuses such a
-// script, each call gets ErrRetryAlone. In two cases execute sends several scripts in a pipeline:
-// to a node of a Cluster, unless it is known that one script may have all keys, and for more calls
-// in the background than one script may make.
+// execute makes calls in one round trip:
+//
+//   - A lone call is made by one script.
+//   - Several calls are made by one script if one script may have all their keys. If the server
+//     refuses the script, each call gets ErrRetryAlone.
+//   - On a node of a Cluster, several calls are made by a pipeline of scripts, one for each call,
+//     unless it is known that one script may have all their keys.
+//   - On any other server of which it is known that one script may not have all their keys, nothing
+//     is sent, and each call gets ErrRetryAlone.
+//   - More calls in the background than one script may make are made by a pipeline of scripts with
+//     several calls each.
 //
 // An error that execute returns applies to all calls. If execute returns nil, the field err of each
 // call has the error of the call alone, which may be nil.

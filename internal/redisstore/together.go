@@ -40,7 +40,7 @@ type Part struct {
 //   - Two parts have the same limiter and key.
 //   - It is not known that one script may have all the keys.
 //
-// If the last is not known yet and the server is up, Together finds it out within the timeout, and
+// If it is not known yet whether one script may, and the server is up, Together finds it out within the timeout, and
 // returns an error if the server does not answer.
 func Together(ctx context.Context, parts []Part) (*Store, error) {
 	if len(parts) < 2 {
