@@ -29,7 +29,7 @@ func page(lims ...*core.Limiter) (http.Handler, *admin.Watch) {
 	return admin.Handler(everybody, watch), watch
 }
 
-// ask sends a request like the page's, with additional headers.
+// ask sends a request such as the page sends, with additional headers.
 func ask(h http.Handler, method, path, body string, headers ...string) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(method, "http://admin.test/limits/"+path, strings.NewReader(body))
 	if method == http.MethodPost {
@@ -44,7 +44,7 @@ func ask(h http.Handler, method, path, body string, headers ...string) *httptest
 	return w
 }
 
-// A state is what the handler says of a key.
+// A state is what the handler replies about a key.
 type state struct {
 	Key         string    `json:"key"`
 	Source      string    `json:"source"`
@@ -152,8 +152,8 @@ func TestHeaders(t *testing.T) {
 	}
 }
 
-// TestOtherSites sends the requests that a page of another site can make a browser send: they change no
-// key, whatever that page knows.
+// TestOtherSites sends the requests that a page of another site can make a browser send. They must
+// change no key, whatever that page knows.
 func TestOtherSites(t *testing.T) {
 	t.Parallel()
 	lim := core.MustNewMemory("api", core.FixedWindow(core.PerHour(5)), core.Ban())

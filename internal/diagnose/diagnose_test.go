@@ -25,7 +25,7 @@ func (r reply) Error() string { return string(r) }
 // RedisError makes a reply implement redis.Error.
 func (reply) RedisError() {}
 
-// TestOutcome checks whose fault errors are.
+// TestOutcome checks what errors say about the server.
 func TestOutcome(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -83,7 +83,7 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// TestTimeout checks that the option of the client that ended a call too soon is named.
+// TestTimeout checks that the error names the option of the client that ended a call too soon.
 func TestTimeout(t *testing.T) {
 	t.Parallel()
 	options := &redis.Options{ReadTimeout: 100 * time.Millisecond}

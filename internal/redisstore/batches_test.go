@@ -16,8 +16,8 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/check"
 )
 
-// TestBatchEndsInTime checks a batch that is never answered, with two callers, one of which has waited for
-// long before the batch starts: neither may wait longer than the timeout.
+// TestBatchEndsInTime checks a batch that is never answered. It has two callers, one of which has
+// waited for a long time before the batch starts. Neither may wait longer than the timeout.
 func TestBatchEndsInTime(t *testing.T) {
 	withFake(t, func(t *testing.T, f *fake) {
 		const timeout, busy = 500 * time.Millisecond, 300 * time.Millisecond
@@ -34,7 +34,7 @@ func TestBatchEndsInTime(t *testing.T) {
 		s.single = s.newBatcher(s.servers.whole)
 		s.servers.whole.sharding.state.Store(oneScript)
 		var callers sync.WaitGroup
-		for range 4 { // these calls go alone, so that later ones wait for a batch
+		for range 4 { // these calls are sent alone, so that later ones wait for a batch
 			callers.Go(func() { _, _ = s.decide(t.Context()) })
 		}
 		for _, after := range []time.Duration{10 * time.Millisecond, 290 * time.Millisecond} {
@@ -67,7 +67,7 @@ func TestParts(t *testing.T) {
 		"silent after NOSCRIPT":   {noScript, noScript, silence, context.DeadlineExceeded},
 		"one answered":            {noScript, noScript, nil, nil}, // the other reply is too short
 		"a hook tells Exec alone": {errDial, nil, nil, errDial},
-		"not all could be sent":   {errWrite, errWrite, nil, errWrite}, // but some may have been
+		"not all could be sent":   {errWrite, errWrite, nil, errWrite}, // but some commands may have been sent
 	} {
 		withFake(t, func(t *testing.T, f *fake) {
 			f.pipeline = func(cmds []redis.Cmder) error {
@@ -185,8 +185,8 @@ func TestBatchAllocates(t *testing.T) {
 	})
 }
 
-// TestUndoneAlone checks the reply that tells a call of a batch to be sent again. To a lone call it is an
-// error, so that the call is not sent again forever.
+// TestUndoneAlone checks the reply that makes a call of a batch be sent again. For a lone call,
+// this reply is an error, so that the call is not sent again forever.
 func TestUndoneAlone(t *testing.T) {
 	t.Parallel()
 	limit := algorithm.Limit{Kind: algorithm.FixedWindow, Evaluator: algorithm.FixedWindow.New(algorithm.Numbers{Count: 10, Period: 60_000_000, Burst: 10})}

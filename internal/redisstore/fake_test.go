@@ -153,7 +153,7 @@ func (f *fake) set(answer func(ctx context.Context) error) {
 	f.answer = answer
 }
 
-// sent returns how many scripts the server has received since the last call of sent.
+// sent returns how many scripts the server has received since the previous call of the method sent.
 func (f *fake) sent() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -162,7 +162,7 @@ func (f *fake) sent() int {
 	return n
 }
 
-// A tested is a Store and the reports of its Hooks.
+// A tested is a Store, and what was reported to its Hooks.
 type tested struct {
 	*Store
 

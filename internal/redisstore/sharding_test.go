@@ -125,8 +125,8 @@ func (p *shardingProxy) ask(t *testing.T, s *Store, together bool, want error, t
 // errCrossSlot is the reply of a node of a Cluster to a script with keys of several hash slots.
 const errCrossSlot = redisError("CROSSSLOT Keys in request don't hash to the same slot")
 
-// Whether a script sees all its keys is found out once for each client, however many callers ask at the
-// same time. No keys are left behind.
+// For each client, one check finds out whether a script sees all its keys, however many callers
+// need to know it at the same time. No keys are left behind.
 func TestSharding(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -166,7 +166,7 @@ func TestSharding(t *testing.T) {
 	}
 }
 
-// If the sharding cannot be found out, decisions are sent alone, and there is another attempt a second
+// If the sharding cannot be found out, decisions are sent alone, and the next check begins a second
 // later.
 func TestShardingUnknown(t *testing.T) {
 	t.Parallel()
