@@ -40,8 +40,8 @@ const (
 	// larger batch saves. A round trip over a network with a latency of 0.3 ms must not count as short.
 	// There, with 16 callers, two batches in flight had 10% less throughput than four.
 	short = 250 * time.Microsecond
-	// minStallDelay is the shortest time for which the timer is set that calls startStalled. With 1 ms, the
-	// timer took as much of the process's CPU time as larger batches save.
+	// minStallDelay is the shortest time after which the timer calls startStalled. A timer of 1 ms took as
+	// much of the process's CPU time as larger batches save.
 	minStallDelay = 5 * time.Millisecond
 	// If no batch has started for the time stalled, startStalled assumes that the batches in flight hang.
 	stalled = time.Millisecond
@@ -240,8 +240,8 @@ func (b *Batcher[T]) scheduleStalledLocked() {
 	b.timer.Reset(pause)
 }
 
-// startStalled starts the first waiting batch if no batch has started for a while. The timer calls it,
-// and its goroutine then runs the batch.
+// startStalled starts the first waiting batch if no batch has started for a while. The timer calls it in
+// a goroutine, in which startStalled also runs the batch.
 func (b *Batcher[T]) startStalled() {
 	b.mu.Lock()
 	b.scheduled = false

@@ -34,16 +34,16 @@ type Change struct {
 	Address string        // of the server; empty while it is not known
 	Cause   error         // why the server is down; nil for CameBack and TakenOver
 	Lasted  time.Duration // how long the outage has lasted so far
-	// Log says whether this listener should log the Change. It is true for one listener. If this outage, or
-	// its beginning, is not to be logged, it is true for none.
+	// Log says whether this listener should log the Change. It is true for exactly one listener, or for
+	// none if this outage, or its beginning, is not to be logged.
 	Log bool
 }
 
 // A Listener is called with each Change. The caller is the supervisor of a Monitor, which is a goroutine
-// of its own. Until all listeners have returned, no probe begins, and requests wait if the outage is
-// over. A Listener must therefore bound its own time, because ctx has no deadline. It must not call
-// [Monitor.Await] of the Monitor that calls it. A Monitor calls its listeners one at a time, but several
-// Monitors may call the same listener concurrently.
+// of its own. Until all listeners have returned, no probe begins and, if the Change ends an outage,
+// requests wait. A Listener must therefore bound its own time, because ctx has no deadline. It must not
+// call [Monitor.Await] of the Monitor that calls it. A Monitor calls its listeners one at a time, but
+// several Monitors may call the same listener concurrently.
 type Listener func(ctx context.Context, c Change)
 
 // Listeners holds the Subscriptions to the outages of a group of servers. It holds them weakly: a

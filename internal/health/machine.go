@@ -34,7 +34,7 @@ type machine struct {
 	broken   int  // how many connections have broken since the present doubt began
 
 	probes       int  // how many probes are in flight
-	probedHere   bool // a probe that was started in the present state is in flight; read only while the server is doubted
+	probedHere   bool // a probe that was started in the present state is in flight; matters only while the server is doubted
 	patientProbe bool // a probe that gets the time that a new connection can take is in flight
 	hurry        bool // the doubt began with a broken connection, and no call has timed out since: see startProbe
 	cannotProbe  bool // a probe could not be made: no probe begins until a request needs the server
@@ -42,7 +42,7 @@ type machine struct {
 
 	nextProbe time.Time // when the next probe may begin
 	wantedAt  time.Time // when a request last needed the server, or when the server last went down, whichever is later
-	wokenAt   time.Time // when a request last needed the server after a part of an outage in which none had for idleAfter
+	wokenAt   time.Time // when a request last came after a pause of idleAfter while the server was down
 
 	wentDown  time.Time // when the server last went down
 	announced bool      // next has returned announceDown for the present outage, but not yet announceUp
@@ -101,7 +101,7 @@ func (mc *machine) recordDoubted(o Outcome, now time.Time, cause error) {
 		mc.enter(Up, now)
 	case o == ConnectionLost && mc.broken < mc.poolSize:
 		// Every connection in the pool may be broken. The call after poolSize broken connections gets a new
-		// one, so its failure counts.
+		// connection, so its failure counts.
 		mc.broken++
 	case o == maybeTimedOut:
 		mc.hurry = false
@@ -145,8 +145,7 @@ const (
 	announceDown
 	// announceStillDown means to notify only the listener that logs, because another line is due.
 	announceStillDown
-	// announceUp means to notify the listeners that the outage is over: all that know that the server was
-	// down.
+	// announceUp means to notify all listeners that know of the outage that it is over.
 	announceUp
 	// stop means that there is nothing left to do: the server is up, or there is nothing to probe with.
 	stop
@@ -260,8 +259,8 @@ func (mc *machine) announcedUp(now time.Time) {
 }
 
 // abandon makes the server count as up, whether it was doubted or down, because nobody is subscribed.
-// Every request is then sent, and finds out for itself, within its own timeout, whether the server
-// answers. If a request fails, the machine leaves the state Up as usual, but the supervisor calls
+// Every request is then sent. If the server does not answer, each request takes its own timeout to find
+// that out. If a request fails, the machine leaves the state Up as usual, but the supervisor calls
 // abandon again at once.
 func (mc *machine) abandon(now time.Time) {
 	mc.announced = false

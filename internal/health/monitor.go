@@ -16,9 +16,9 @@ const (
 	// minConnectTime is the least time that a call gets if it may have to connect first.
 	minConnectTime = 5 * time.Second
 	// notePause is the shortest time between two notes that a request needs a server that is down. Requests
-	// that come between them do not take the lock. Only the state Down needs this pause, because many
-	// requests fail at once then. In the other states a request waits, and needs the channel changed, which
-	// the lock guards.
+	// that come between them do not take the lock. Only the state Down needs this pause, because requests
+	// do not wait there, so that there may be very many of them. In the other states, a request waits, and
+	// needs the channel changed, which the lock guards.
 	notePause = 20 * time.Millisecond
 )
 
@@ -80,8 +80,10 @@ func (m *Monitor) Answered(began time.Time, wrote bool) {
 	}
 	now := time.Now()
 	m.noteSpeed(now.Sub(began))
+	// While the server is up, every answer is recorded: the first one shows that a connection can be made. While
+	// the server is not up, only an answer to a write is recorded.
 	switch {
-	case !wrote && !m.Up(): // not recorded; while the server is up, any answer is, because the first one shows that there is a connection
+	case !wrote && !m.Up():
 	case now.Sub(began) > m.Timeout:
 		m.recordCall(AnsweredLate, began, nil)
 	default:
@@ -150,7 +152,8 @@ func (m *Monitor) Await(ctx context.Context, until <-chan struct{}) bool {
 }
 
 // noteRequest notes that a request needs the server. It returns how long the request should wait, and
-// the channel that is closed when the state changes. The channel is nil if the request should not wait.
+// the channel that is closed when the state changes. The channel may be nil if the request should not
+// wait.
 func (m *Monitor) noteRequest() (left time.Duration, changed <-chan struct{}) {
 	if State(m.state.Load()) == Down && int64(time.Since(m.created)) < m.notedUntil.Load() {
 		return 0, nil

@@ -72,8 +72,8 @@ func (s *Store) sendBackground(ctx context.Context, n *node, calls []Background)
 
 // sendGrowingBatches sends calls in batches, one after the other. It does not send several batches
 // at a time, because this would need new connections, which take too long to make if the server is
-// distant. Instead, each batch is twice as large as the one before, or half as large if that took
-// longer than the fastest batch by more than 1/16 of the timeout.
+// distant. Instead, each batch is twice as large as the one before. If a batch took longer than the
+// fastest one by more than 1/16 of the timeout, the next batch is half as large.
 func (s *Store) sendGrowingBatches(ctx context.Context, n *node, calls []Background) {
 	shortest := s.Timeout
 	for size := s.perScript; len(calls) > 0 && s.awaitUp(ctx, n, calls); {

@@ -73,10 +73,10 @@ func (s *Store) Decide(ctx context.Context, d *Call) error {
 // is nil. It sends the call even if ctx has ended: a ctx that ends before the timeout only bounds how
 // long the caller waits.
 //
-// If ctx ends before the timeout, the call needs a goroutine. If there are too many such
-// goroutines, End returns ErrQueue at once, sends nothing and does not call ended. After any other
-// error, ended has been called or will be. This includes an ErrQueue because too many calls wait
-// for batches, or because the call has waited for its batch for too long.
+// If ctx has ended, or has a deadline before the end of the timeout, the call needs a goroutine. If
+// there are too many such goroutines, End returns ErrQueue at once, sends nothing and does not call
+// ended. After any other error, ended has been called or will be. This includes an ErrQueue because
+// too many calls wait for batches, or because the call has waited for its batch for too long.
 func (s *Store) End(ctx context.Context, d *Call, ended func()) error {
 	sent := ctx
 	if ctx.Done() != nil {
@@ -123,22 +123,22 @@ func (s *Store) hasLessTime(ctx context.Context) bool {
 
 // doWhenUp sends d at once if its server is up, and otherwise as soon as the server is up. It sends
 // d again only if the server did not receive d, or did not carry it out, so d is carried out at
-// most once. The caller waits until its timer ends.
-func (s *Store) doWhenUp(ctx context.Context, d *Call, until *sharedTimer) error {
+// most once. The caller waits until callerEnd.
+func (s *Store) doWhenUp(ctx context.Context, d *Call, callerEnd *sharedTimer) error {
 	n := s.servers.of(ctx, s, d.Key)
 	err := errNotUp
 	if n.up() {
-		err = s.attempt(ctx, n, d, until, false)
+		err = s.attempt(ctx, n, d, callerEnd, false)
 	}
 	for pause := minRetryPause; err != nil; pause = min(2*pause, maxRetryPause) {
 		unbatched := notDone(err)
-		if err = s.beforeRetry(ctx, n, d, err, pause, until); err != nil {
+		if err = s.beforeRetry(ctx, n, d, err, pause, callerEnd); err != nil {
 			return err
 		}
 		if !unbatched {
 			n = s.servers.of(ctx, s, d.Key) // another node may have the key now
 		}
-		err = s.attempt(ctx, n, d, until, unbatched)
+		err = s.attempt(ctx, n, d, callerEnd, unbatched)
 	}
 	return nil
 }
@@ -150,29 +150,29 @@ const (
 	maxRetryPause = 20 * time.Millisecond
 )
 
-// beforeRetry waits until d, which failed with the error failed, can be sent again, and then returns
-// nil. If d must not be sent again, it returns the error for the caller.
-func (s *Store) beforeRetry(ctx context.Context, n *node, d *Call, failed error, pause time.Duration, until *sharedTimer) error {
+// beforeRetry waits until d can be sent again, and then returns nil. lastError is the error with
+// which d failed. If d must not be sent again, beforeRetry returns the error for the caller.
+func (s *Store) beforeRetry(ctx context.Context, n *node, d *Call, lastError error, pause time.Duration, callerEnd *sharedTimer) error {
 	switch {
-	case errors.Is(failed, batch.ErrRetryAlone):
+	case errors.Is(lastError, batch.ErrRetryAlone):
 		return nil // d is sent again at once, because it will be alone in its script
-	case notDone(failed):
+	case notDone(lastError):
 		select {
 		case <-time.After(pause):
 			return nil
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-until.done:
-			return s.failed(ctx, n, d, failed, until.began)
+		case <-callerEnd.done:
+			return s.failed(ctx, n, d, lastError, callerEnd.began)
 		}
-	case !isUnsent(failed):
-		return failed
-	case n.awaitUp(ctx, d.Key, until.done):
+	case !isUnsent(lastError):
+		return lastError
+	case n.awaitUp(ctx, d.Key, callerEnd.done):
 		return nil
-	case isClosed(until.done):
+	case isClosed(callerEnd.done):
 		return cmp.Or(ctx.Err(), s.timeoutError())
 	}
-	return cmp.Or(ctx.Err(), failed)
+	return cmp.Or(ctx.Err(), lastError)
 }
 
 // notDone reports whether err says that the server has received a call but not carried it out, because
@@ -183,23 +183,23 @@ func notDone(err error) bool {
 }
 
 // attempt sends d once. It sends d in a batch if enough calls are in flight, and alone otherwise or
-// if unbatched is set. The caller waits until its timer, until, ends.
-func (s *Store) attempt(ctx context.Context, n *node, d *Call, until *sharedTimer, unbatched bool) error {
+// if unbatched is set. The caller waits until callerEnd.
+func (s *Store) attempt(ctx context.Context, n *node, d *Call, callerEnd *sharedTimer, unbatched bool) error {
 	b := s.batcher(n)
 	if b == nil || unbatched {
-		return s.send(ctx, n, d.self[:], batch.Place[*Call]{}, until)
+		return s.send(ctx, n, d.self[:], batch.Place[*Call]{}, callerEnd)
 	}
 	place, way := b.Enter(ctx, d)
 	switch way {
 	case batch.Full:
 		return ErrQueue
 	case batch.Alone:
-		return s.send(ctx, n, d.self[:], place, until)
+		return s.send(ctx, n, d.self[:], place, callerEnd)
 	case batch.Batched: // below
 	}
-	switch left, err := place.Wait(ctx, until.done); {
+	switch left, err := place.Wait(ctx, callerEnd.done); {
 	case errors.Is(err, batch.ErrTimeout):
-		return s.tooLate(left, until.began)
+		return s.tooLate(left, callerEnd.began)
 	case err != nil:
 		return err
 	}

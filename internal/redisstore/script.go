@@ -61,9 +61,9 @@ func (s script) eval(ctx context.Context, client Client, args []any, keys int, l
 	return reply, unsent(err) // sendPipelined does not call unsent, because a pipeline may have sent some of its commands
 }
 
-// reply returns the reply to cmd, which was sent and returned err. Only if Redis has replied that
-// it does not know the script does it send the whole script with EVAL, so no decision is made
-// twice.
+// reply returns the reply to cmd, which was sent and returned err. It sends the whole script with
+// EVAL if Redis has replied that it does not know the script, and in no other case, so that no
+// decision is made twice.
 func (s script) reply(ctx context.Context, client Client, cmd onceCmd, err error, loaded func(context.Context)) ([]int64, error) {
 	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
 		if loaded != nil {

@@ -40,9 +40,9 @@ type roundTrip struct {
 // endsWithContext. "May be late" is [health.Monitor.SlowToConnect]: the client then gets more time
 // than the timeout, so that the connection is made for the next caller.
 //
-// The first row is the usual case. It needs no other goroutine, because a lone call took 39% longer
-// in one. Its caller waits for the reply even if ctx is canceled before the reply comes; if the
-// call then fails, package core returns the error of ctx.
+// The first row is the usual case. The caller sends the call itself, because a lone call took 39%
+// longer in another goroutine. It then waits for the reply even if ctx is canceled before the reply
+// comes; if the call fails after that, package core returns the error of ctx.
 func (s *Store) send(ctx context.Context, n *node, calls []*Call, place batch.Place[*Call], callerEnd *sharedTimer) error {
 	now := time.Now()
 	trip := roundTrip{n, calls, place, now, s.deadlines.at(now)}
@@ -59,8 +59,8 @@ func (s *Store) send(ctx context.Context, n *node, calls []*Call, place batch.Pl
 //
 // Until trip.end, either the caller waits for the reply or, after the caller has left, another
 // goroutine does. After trip.end, nobody waits for the goroutine that sends. That goroutine keeps a
-// connection of the client's pool until the client gives up, so at most as many of them are left
-// over as the pool has connections.
+// connection of the client's pool until the client gives up, so no more such goroutines are left
+// over than the pool has connections.
 //
 // Units and slots that the calls hold are freed if no caller gets the reply:
 //

@@ -30,7 +30,7 @@ type Servers struct {
 	whole         *node // the single server, a Cluster before its topology is known, or a client whose nodes are unknown
 	topologyKnown atomic.Bool
 	created       time.Time
-	reloadedAt    atomic.Int64                     // when the topology was last reloaded because a node was down; since created
+	reloadedAt    atomic.Int64                     // when the topology was last reloaded because a node was down, as a time since created
 	byAddr        atomic.Pointer[map[string]*node] // the nodes of a Cluster, the shards of a Ring; copied when it changes
 
 	timeout   time.Duration // the timeout of all Stores that share the Servers
@@ -193,8 +193,8 @@ func (s *Servers) add(st *Store) {
 	s.stores = append(s.stores, weak.Make(st))
 }
 
-// storeClosed is called after a Store has closed. It makes each server that is down notify the Store
-// that the outage is over for it, and stop probing if no Store is open.
+// storeClosed is called after a Store has closed. If a server is down, its Monitor then notifies
+// the Store that the outage is over for that Store, and stops probing if no Store is open.
 func (s *Servers) storeClosed() {
 	s.whole.health.Refresh()
 	for _, n := range *s.byAddr.Load() {
@@ -243,8 +243,8 @@ func (s *Servers) of(ctx context.Context, st *Store, k string) *node {
 	return s.addNode(addr, client)
 }
 
-// probeClient returns the client with which to probe n. It returns moved if another server now has the
-// keys of k. It may make a call to a Cluster, so only background goroutines may call it.
+// probeClient returns the client with which to probe n. moved says that another server now has the
+// keys of k. probeClient may make a call to a Cluster, so only background goroutines may call it.
 func (s *Servers) probeClient(ctx context.Context, n *node, st *Store, k string) (client Client, moved bool) {
 	var owner *redis.Client
 	var err error

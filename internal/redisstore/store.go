@@ -50,8 +50,8 @@ type Hooks struct {
 	ServerChanged health.Listener
 }
 
-// A Store decides for the keys of one limiter. Each call is atomic for its key, and the clock of
-// the server counts. A Store is safe for concurrent use.
+// A Store decides for the keys of one limiter. Each call is atomic for its key, and takes its time
+// from the clock of the server. A Store is safe for concurrent use.
 type Store struct {
 	Config
 

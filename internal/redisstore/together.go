@@ -40,8 +40,8 @@ type Part struct {
 //   - Two parts have the same limiter and key.
 //   - It is not known that one script may have all the keys.
 //
-// If it is not known yet whether one script may, and the server is up, Together finds it out within the timeout, and
-// returns an error if the server does not answer.
+// If it is not known yet whether one script may have all the keys, and the server is up, Together
+// finds this out within the timeout, and returns an error if the server does not answer.
 func Together(ctx context.Context, parts []Part) (*Store, error) {
 	if len(parts) < 2 {
 		return nil, ErrApart

@@ -16,7 +16,7 @@ import (
 // have the same kinds of limits in the same order, with different numbers and names.
 type Limits struct {
 	limits        []algorithm.Limit
-	tails         []string // how the Redis key of each limit ends after the user's key, such as "}:token-1m"; then the same for bans
+	tails         []string // how the Redis key of each limit ends after the user's key, such as "}:token-1m"; then banTail, if there are bans
 	unitCost      []any    // the cost of one unit for all limits, as text
 	holdDurations []any    // how long units of each limit are held, as text
 	timed         bool     // a constant of a limit depends on the time
@@ -32,8 +32,8 @@ type constants struct {
 	from, until int64
 }
 
-// banTail is the end of the Redis key of a ban. It is the end of no limit's key, because in that a
-// "~" only comes after a name.
+// banTail is the end of the Redis key of a ban. No limit's key ends like this, because there a "~"
+// always follows a name.
 const banTail = "}:~ban"
 
 // NewLimits returns the Limits of a limiter. names has the ends of the Redis keys of the limits.
