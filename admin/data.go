@@ -20,8 +20,8 @@ type data struct {
 	Kinds    []kind        `json:"kinds"` // the ways to look a key up
 }
 
-// limiterData has what was counted for a limiter in the last 5 minutes. Only its keys were counted since
-// KeysSince.
+// limiterData has what was counted for a limiter in the last 5 minutes, except that its keys were
+// counted since KeysSince.
 type limiterData struct {
 	Name       string         `json:"name"`
 	Limits     []string       `json:"limits"`

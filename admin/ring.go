@@ -39,7 +39,7 @@ func (r *ring) at(now time.Duration) []atomic.Uint32 {
 	return s.counts
 }
 
-// begin clears the counts of a slot that had another number, for the time that now belongs to it.
+// begin gives the slot s a later number, and clears its counts.
 func (r *ring) begin(s *slot, number int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -87,7 +87,7 @@ func newObserver(i *instruments) *observer {
 //
 //	Err             the error of a call that failed
 //	Result          the decision, the denial that began a ban, or the names of slots
-//	Took            how long a decision took, or how long a ban or a wait lasts
+//	Took            how long a decision or a wait took, or how long a ban lasts
 //	Cost            how many units, slots or calls were added; negative if they were removed
 //	Spent           how many units of a lease were spent
 //	Server, Detail  the server and the new state of a circuit breaker

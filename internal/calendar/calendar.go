@@ -43,7 +43,8 @@ const (
 func (u Unit) Longest() int64 { return [...]int64{0, 2, 8, 32}[u] * day }
 
 // first returns the first date of a window, as midnight in UTC. If windows is 0, this is the window that
-// contains the given date; otherwise it is the window that comes that many windows later.
+// contains the given date. Otherwise it is the window that comes that many windows later, or earlier if
+// the number is negative.
 func (u Unit) first(year int, month time.Month, d, windows int) time.Time {
 	switch u {
 	case Day:
@@ -109,7 +110,7 @@ var names = regexp.MustCompile(`^[A-Z][\w+-]*(/[A-Z][\w+-]*)*$`)
 // maxName is the longest name that is looked up, in bytes.
 const maxName = 64
 
-// load returns the zone with a name that means the same zone on every machine.
+// load returns the zone of the given name, if the name means the same zone on every machine.
 func load(zone string) (*time.Location, error) {
 	if zone == "Local" || len(zone) > maxName || !names.MatchString(zone) {
 		return nil, fmt.Errorf("%.80q is no zone of the IANA database", zone)

@@ -123,7 +123,7 @@ type line struct {
 	last    *Denial       // the last denial of the first waiter, or nil
 	freed   chan struct{} // closed when units become free in this process; nil if nobody waits for that
 	poll    time.Duration // the last pause between two attempts, before jitter; 0 if there was none
-	kept    time.Time     // since when callers of this process pass on slots to each other; zero if they do not
+	kept    time.Time     // since when callers of this process have passed on slots to each other; zero if they have not
 }
 
 // A waiter is a Caller in a line.
