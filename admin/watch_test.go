@@ -63,7 +63,7 @@ func see(t *testing.T, h http.Handler) []shown {
 	var data struct {
 		Limiters []shown `json:"limiters"`
 	}
-	w := ask(h, http.MethodGet, "data.json", "")
+	w := send(h, http.MethodGet, "data.json", "")
 	if err := json.Unmarshal(w.Body.Bytes(), &data); err != nil || w.Code != http.StatusOK {
 		t.Fatal(err, w.Code, w.Body)
 	}
@@ -296,7 +296,7 @@ func TestServers(t *testing.T) {
 	if s := do(t, h, "lookup", alice); s.Source != "fallback" {
 		t.Errorf("stopped: %+v", s)
 	}
-	if w := ask(h, http.MethodPost, "reset", alice); w.Code != http.StatusServiceUnavailable {
+	if w := send(h, http.MethodPost, "reset", alice); w.Code != http.StatusServiceUnavailable {
 		t.Errorf("stopped: %d %s", w.Code, w.Body)
 	}
 }

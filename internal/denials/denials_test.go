@@ -15,17 +15,17 @@ import (
 // otherwise, a busy process would remember hardly any denials.
 func TestForget(t *testing.T) {
 	t.Parallel()
-	by := limits.New("x", []limits.Config{{Kind: algorithm.FixedWindow, Numbers: algorithm.Numbers{Count: 9, Period: 1e6}}})
+	set := limits.New("x", []limits.Config{{Kind: algorithm.FixedWindow, Numbers: algorithm.Numbers{Count: 9, Period: 1e6}}})
 	c := New(1000, false)
 	other := "other"
 	for i := 0; i < 1000 && c.generation(other) == c.generation("k"); i++ { // some keys share a counter
 		other = fmt.Sprint(i)
 	}
 	before := map[string]Stamp{"k": c.Stamp("k"), other: c.Stamp(other)}
-	c.Forget("k", by)
+	c.Forget("k", set)
 	for key, stamp := range before {
-		call := &decision.Call{Set: by, Key: key, N: 1, Op: algorithm.OpCharge}
-		denied := &decision.Reply{Set: by, N: 1, Answers: make([]algorithm.Answer, 1)}
+		call := &decision.Call{Set: set, Key: key, N: 1, Op: algorithm.OpCharge}
+		denied := &decision.Reply{Set: set, N: 1, Answers: make([]algorithm.Answer, 1)}
 		c.put(call, denied, 1, time.Minute, stamp)
 		if repeated := c.Repeat(call, denied); repeated != (key == other) {
 			t.Errorf("%q: remembered %v", key, repeated)

@@ -163,7 +163,7 @@ func (mc *machine) next(now time.Time) (action, time.Duration) {
 	case mc.state == Up, mc.cannotProbe:
 		return stop, 0
 	case mc.state == Recovered:
-		return wait, 0 // not reached: in this state, there always is something to announce
+		return wait, 0 // not reached: in this state, there is always something to announce
 	case mc.state == Doubted && (mc.probedHere || mc.probes == maxProbes): // a doubt has one probe at a time
 		return wait, mc.since.Add(maxDoubt).Sub(now)
 	case mc.probes == maxProbes:

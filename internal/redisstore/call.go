@@ -33,10 +33,10 @@ type Call struct {
 }
 
 // NewCall returns a Call about the user's key k.
-func NewCall(l *Limits, k string, c algorithm.Operation) *Call {
-	d := &Call{Limits: l, Key: k, Operation: c}
+func NewCall(l *Limits, k string, operation algorithm.Operation) *Call {
+	d := &Call{Limits: l, Key: k, Operation: operation}
 	d.self[0] = d
-	if c.Op > algorithm.OpReserve {
+	if operation.Op > algorithm.OpReserve {
 		return d
 	}
 	if d.Answers = d.inline[:]; len(l.limits) > len(d.inline) || l.bans != nil {
@@ -110,8 +110,8 @@ func (s *Store) Reset(ctx context.Context, l *Limits, k string) error {
 // Block bans k for the given number of microseconds. If atLeast is set, a ban that ends later stays
 // as it is. A duration of 0 ends the ban, and the next ban counts as the first.
 func (s *Store) Block(ctx context.Context, l *Limits, k string, lasts int64, atLeast bool) error {
-	c := algorithm.Operation{Op: algorithm.OpBlock, N: lasts, AtLeast: atLeast}
-	return s.doWhenUp(ctx, NewCall(l, k, c), s.deadlines.timer())
+	operation := algorithm.Operation{Op: algorithm.OpBlock, N: lasts, AtLeast: atLeast}
+	return s.doWhenUp(ctx, NewCall(l, k, operation), s.deadlines.timer())
 }
 
 // hasLessTime reports whether ctx has ended, or will end before the timeout of a call that begins
@@ -197,9 +197,9 @@ func (s *Store) attempt(ctx context.Context, n *node, d *Call, callerEnd *shared
 		return s.send(ctx, n, d.self[:], place, callerEnd)
 	case batch.Batched: // below
 	}
-	switch left, err := place.Wait(ctx, callerEnd.done); {
+	switch abandoned, err := place.Wait(ctx, callerEnd.done); {
 	case errors.Is(err, batch.ErrTimeout):
-		return s.tooLate(left, callerEnd.began)
+		return s.tooLate(abandoned, callerEnd.began)
 	case err != nil:
 		return err
 	}

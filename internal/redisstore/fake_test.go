@@ -257,6 +257,6 @@ func (s *tested) wantChanges(t *testing.T, want ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !slices.Equal(s.changes, want) {
-		t.Errorf("told %q, want %q; failures: %v", s.changes, want, s.errs)
+		t.Errorf("notified of %q, want %q; failures: %v", s.changes, want, s.errs)
 	}
 }

@@ -201,7 +201,7 @@ func TestStoresReplaced(t *testing.T) {
 			time.Sleep(time.Minute)
 			s.wantChanges(t, "down", "back")
 			if len(late.changes)%2 != 0 {
-				t.Errorf("told %q", late.changes)
+				t.Errorf("notified of %q", late.changes)
 			}
 		})
 	}

@@ -48,14 +48,14 @@ func (s *Store) send(ctx context.Context, n *node, calls []*Call, place batch.Pl
 	trip := roundTrip{n, calls, place, now, s.deadlines.at(now)}
 	leavesEarly := callerEnd.endsBefore(trip.end) || s.hasLessTime(ctx)
 	if !s.servers.ctxDeadlines || n.health.SlowToConnect() || leavesEarly {
-		return s.sendBeside(ctx, trip, callerEnd)
+		return s.sendAsync(ctx, trip, callerEnd)
 	}
 	return s.finish(ctx, trip, func() error {
 		return batch.Catch(func() error { return s.execute(deadlineContext{ctx, trip.end}, n, calls) })
 	})
 }
 
-// sendBeside sends a round trip in a goroutine of its own, and waits as long as the caller can.
+// sendAsync sends a round trip in a goroutine of its own, and waits as long as the caller can.
 //
 // Until trip.end, either the caller waits for the reply or, after the caller has left, another
 // goroutine does. After trip.end, nobody waits for the goroutine that sends. That goroutine keeps a
@@ -71,7 +71,7 @@ func (s *Store) send(ctx context.Context, n *node, calls []*Call, place batch.Pl
 // In the last case, finish has already freed the slots. Freeing them twice is harmless: both times,
 // the slots are named by the id of their hold, which no other hold has. Calls that were not made
 // (see notDone) hold nothing.
-func (s *Store) sendBeside(ctx context.Context, trip roundTrip, callerEnd *sharedTimer) error {
+func (s *Store) sendAsync(ctx context.Context, trip roundTrip, callerEnd *sharedTimer) error {
 	connectEnd := trip.end
 	if trip.node.health.SlowToConnect() {
 		connectEnd = s.connectDeadlines.at(trip.began)

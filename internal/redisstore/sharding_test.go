@@ -106,8 +106,8 @@ func newShardingProxy(t *testing.T, shards int) (*shardingProxy, *Store) {
 	return p, NewStore(client, testConfig(time.Second))
 }
 
-// ask checks the result of awaitSharding, and how many round trips it takes.
-func (p *shardingProxy) ask(t *testing.T, s *Store, together bool, want error, trips int) {
+// wantTogether checks the result of awaitSharding, and how many round trips it takes.
+func (p *shardingProxy) wantTogether(t *testing.T, s *Store, together bool, want error, trips int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -152,7 +152,7 @@ func TestSharding(t *testing.T) {
 				if p.trips != 1 {
 					t.Errorf("it took %d round trips, want one", p.trips)
 				}
-				p.ask(t, s, c.together, nil, 0)
+				p.wantTogether(t, s, c.together, nil, 0)
 				if s.servers.whole.needsSeparateScripts() == c.together {
 					t.Error("later decisions do not know it")
 				}
@@ -193,8 +193,8 @@ func TestShardingUnknown(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p, s := newShardingProxy(t, 1)
 				c.spoil(p)
-				p.ask(t, s, false, c.want, 1)
-				p.ask(t, s, false, nil, 0)
+				p.wantTogether(t, s, false, c.want, 1)
+				p.wantTogether(t, s, false, nil, 0)
 				if s.servers.whole.needsSeparateScripts() {
 					t.Error("it counts as known")
 				}
@@ -203,7 +203,7 @@ func TestShardingUnknown(t *testing.T) {
 				p.before = nil
 				p.mu.Unlock()
 				time.Sleep(shardingPause)
-				p.ask(t, s, true, nil, 1)
+				p.wantTogether(t, s, true, nil, 1)
 			})
 		})
 	}

@@ -22,13 +22,13 @@ func TestTogether(t *testing.T) {
 	cluster := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}})
 	t.Cleanup(func() { _, _, _ = one.Close(), other.Close(), cluster.Close() })
 	open := func(c Client, name string, timeout time.Duration, kinds ...*algorithm.Kind) Part {
-		var members []algorithm.Limit
+		var all []algorithm.Limit
 		var names []string
 		for _, k := range kinds {
-			members = append(members, algorithm.Limit{Kind: k, Evaluator: k.New(algorithm.Numbers{Count: 1, Burst: 1, Period: 1e6})})
+			all = append(all, algorithm.Limit{Kind: k, Evaluator: k.New(algorithm.Numbers{Count: 1, Burst: 1, Period: 1e6})})
 			names = append(names, k.Name)
 		}
-		limits := NewLimits(members, names, nil)
+		limits := NewLimits(all, names, nil)
 		config := Config{Prefix: "rl", Limiter: name, Limits: limits, Timeout: timeout, MaxBatch: 1}
 		return Part{NewStore(c, config), NewCall(limits, "k", algorithm.Operation{Op: algorithm.OpCharge, N: 1})}
 	}
