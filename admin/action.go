@@ -17,7 +17,7 @@ import (
 // maxBody is the size, in bytes, of the largest accepted body.
 const maxBody = 64 << 10
 
-// posted is the body of a POST. It names a key by Key, ID or Parts.
+// posted is the body of a POST. Key, ID or Parts names the key.
 type posted struct {
 	Limiter string `json:"limiter"`
 	Key     string `json:"key"`
@@ -101,9 +101,9 @@ func statusOf(err error) int {
 	return http.StatusBadRequest
 }
 
-// read reads the body into p, and returns the limiter that it names. Other sites cannot make a browser post
-// JSON: a form cannot post it, and a browser first asks this server before it lets another site's script do
-// so.
+// read reads the body into p, and returns the limiter that the body names. It accepts only JSON, because
+// other sites cannot make a browser post JSON here: a form cannot post it, and before a browser lets a
+// script of another site post it, the browser asks this server, which does not permit it.
 func (h *handler) read(w http.ResponseWriter, r *http.Request, p *posted) (*core.Limiter, error) {
 	if err := h.origin.Check(r); err != nil {
 		return nil, refusal{http.StatusForbidden, err.Error()}
@@ -139,7 +139,7 @@ type state struct {
 	Limiter    string       `json:"limiter"`
 	Key        string       `json:"key"`
 	ID         []byte       `json:"id"`
-	At         time.Time    `json:"at"` // by the clock of the decision's source
+	At         time.Time    `json:"at"` // by the clock of whatever made the decision: see Source
 	Source     string       `json:"source"`
 	Allowed    bool         `json:"allowed"` // whether a request of cost 1 would be allowed
 	RetryAfter float64      `json:"retryAfter"`
@@ -150,10 +150,10 @@ type state struct {
 type limitState struct {
 	Limit      string  `json:"limit"`
 	Allowed    bool    `json:"allowed"`
-	Unlimited  bool    `json:"unlimited,omitempty"` // the fields below are not set then
+	Unlimited  bool    `json:"unlimited,omitempty"` // if true, the fields below are not set
 	Capacity   int64   `json:"capacity"`
 	Remaining  int64   `json:"remaining"`
-	Held       int64   `json:"held"` // used units that are only reserved, or slots
+	Held       int64   `json:"held"` // how many of the used units are only reserved; for InFlight, how many slots are taken
 	RetryAfter float64 `json:"retryAfter"`
 	ResetAfter float64 `json:"resetAfter"`
 }
@@ -190,7 +190,7 @@ func stateOf(ctx context.Context, l *core.Limiter, key string) (state, error) {
 		switch {
 		case limit == core.Unlimited():
 			s.Limits = append(s.Limits, limitState{Limit: limit.String(), Allowed: !res.Banned, Unlimited: true})
-		case decides: // otherwise the limit stands beside a limit of 0
+		case decides: // a limit beside one of 0 decides nothing, and is left out
 			s.Limits = append(s.Limits, limitState{
 				limit.String(), each.Allowed, false, each.Limit, each.Remaining, held[each.LimitName], seconds(each.RetryAfter), seconds(each.ResetAfter),
 			})

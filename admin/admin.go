@@ -26,9 +26,9 @@ import (
 //go:embed web
 var web embed.FS
 
-// policy lets the page load only the files of this handler. The page may not run inline scripts, write HTML
-// by script, or be shown in a frame: a page around it could trick an administrator into clicking its
-// buttons.
+// policy lets the page load only the files of this handler. The page may not run inline scripts or write
+// HTML by script. It may not be shown in a frame, because the page around the frame could trick an
+// administrator into clicking its buttons.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; " +
 	"frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 

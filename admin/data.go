@@ -20,8 +20,8 @@ type data struct {
 	Kinds    []kind        `json:"kinds"` // the ways to look a key up
 }
 
-// limiterData has what was counted for a limiter in the last 5 minutes. Its keys were counted since
-// KeysSince.
+// limiterData has what was counted for a limiter in the last 5 minutes, except that its keys were
+// counted since KeysSince.
 type limiterData struct {
 	Name       string         `json:"name"`
 	Limits     []string       `json:"limits"`
@@ -92,7 +92,7 @@ func (s *watched) data(began time.Time, now time.Duration) limiterData {
 		d.Servers = append(d.Servers, shown)
 	}
 	var since time.Duration
-	d.MostAsked, since = s.most(asked, now)
+	d.MostAsked, since = s.most(requested, now)
 	d.MostDenied, _ = s.most(denied, now)
 	d.KeysSince = began.Add(since)
 	return d
@@ -116,7 +116,7 @@ func (d *limiterData) count(i int, counts []atomic.Uint32) {
 }
 
 // latency returns the median and the 99th percentile of the latencies in the last 5 minutes, in seconds.
-// The slot of now counts as well.
+// Decisions of the present 10 seconds count as well.
 func (s *watched) latency(now time.Duration) (p50, p99 float64) {
 	var sums [latencyBuckets]uint64
 	var all uint64

@@ -12,10 +12,10 @@ import (
 
 // A kind is a way to name a key.
 type kind struct {
-	By    string `json:"by"`              // its name in JSON
-	Label string `json:"label"`           // its name on the page
-	Name  string `json:"name,omitempty"`  // what Name of a part means, such as a header; empty if a part has none
-	Value string `json:"value,omitempty"` // an example of a part's value; empty if a part has none
+	By    string `json:"by"`              // the name of the kind in JSON
+	Label string `json:"label"`           // the name of the kind on the page
+	Name  string `json:"name,omitempty"`  // what the Name of a part is, such as a header; empty if a part has no Name
+	Value string `json:"value,omitempty"` // an example of a part's Value; empty if a part has no Value
 
 	key func(name, value string) (string, error)
 }
@@ -41,7 +41,7 @@ func plain(key func(string) string) func(_, v string) (string, error) {
 	return func(_, v string) (string, error) { return key(v), nil }
 }
 
-// ipKey accepts an address, or a network as IPv4Prefix and IPv6Prefix of package keyfunc count it.
+// ipKey accepts an address, or a network such as package keyfunc counts with IPv4Prefix or IPv6Prefix.
 func ipKey(_, v string) (string, error) {
 	network, err := netip.ParsePrefix(v)
 	if err != nil {
@@ -83,7 +83,7 @@ func (w *Watch) LookUp(label string, key func(value string) string) {
 	w.kinds.Store(&with)
 }
 
-// A part is one of the parts of a key. A key of several parts is joined.
+// A part is one of the parts of a key. Several parts are joined by keyfunc.ForJoin.
 type part struct {
 	By    string `json:"by"`
 	Name  string `json:"name"`
@@ -116,8 +116,8 @@ func (w *Watch) keyOf(parts []part) (string, error) {
 	return keyfunc.ForJoin(keys...), nil
 }
 
-// keyOf returns the key of a part. It turns a panic of package keyfunc into an error: here the mistake is a
-// person's and not the program's.
+// keyOf returns the key of a part. It turns a panic of package keyfunc into an error, because here a
+// person has made the mistake and not the program.
 func (k kind) keyOf(p part) (key string, err error) {
 	defer func() {
 		if value := recover(); value != nil {

@@ -39,6 +39,7 @@ func (r *ring) at(now time.Duration) []atomic.Uint32 {
 	return s.counts
 }
 
+// begin gives the slot s a later number, and clears its counts.
 func (r *ring) begin(s *slot, number int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -51,7 +52,8 @@ func (r *ring) begin(s *slot, number int64) {
 	s.number.Store(number)
 }
 
-// last calls f with each slot before the present one in which something was counted, the oldest first.
+// last calls f for each slot before the present one in which something was counted, the oldest first.
+// The oldest slot that the ring keeps has i = 0.
 func (r *ring) last(now time.Duration, f func(i int, counts []atomic.Uint32)) {
 	n, present := int64(len(r.slots)), int64(now/r.every)+1
 	for i := range n - 1 {

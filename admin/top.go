@@ -12,14 +12,14 @@ import (
 
 const (
 	topShards = 8               // each with a lock of its own
-	perShard  = 64              // how many keys each shard counts
+	perShard  = 64              // how many keys each sketch counts
 	topPeriod = 5 * time.Minute // the present period and the one before are shown
 	maxKey    = 512             // how many bytes of a key are kept; longer keys with the same beginning count as one
 )
 
 // A top finds the keys that are requested and denied most often, in bounded memory. Each shard uses
-// Space-Saving sketches (Metwally, Agrawal and El Abbadi, 2005). A key with more than 1/64 of the requests
-// in its shard is always found.
+// Space-Saving sketches (Metwally, Agrawal and El Abbadi, 2005). A key with more than 1/64 of the
+// requests in its shard is always found.
 type top struct {
 	seed   maphash.Seed
 	shards [topShards]topShard
@@ -34,23 +34,25 @@ type topShard struct {
 
 // The reasons for which keys are counted.
 const (
-	asked = iota
+	requested = iota
 	denied
 	sketches
 )
 
-// A sketch is a heap of keys, ordered by the counts that it has last looked at, with the smallest first.
+// A sketch is a heap of keys, ordered by counted.seen, with the smallest first.
 type sketch struct {
 	byKey map[string]*counted
 	heap  []*counted
 }
 
-// A counted is a key with its count. The count may be too high, by at most over: the count of the key that
-// this key has replaced.
+// A counted is a key with its count. The count may be too high, but by no more than over, which is the
+// count of the key that this key has replaced.
 type counted struct {
 	key         string
 	count, over int64
-	seen        int64 // the count by which the heap has ordered it, so that most increments need not change the heap
+	// seen is the count at the time when the heap last looked at the key. The heap is ordered by it, so that
+	// most increments need not change the heap.
+	seen int64
 }
 
 func newTop() *top {
@@ -73,13 +75,14 @@ func (t *top) add(key string, now time.Duration, isDenied bool) {
 	s.Lock()
 	defer s.Unlock()
 	s.turn(now)
-	s.now[asked].add(key)
+	s.now[requested].add(key)
 	if isDenied {
 		s.now[denied].add(key)
 	}
 }
 
-// turn makes now the period of the sketches s.now, and the period before it the period of s.before.
+// turn begins a new period if the present one is over at now, the time since the Watch began. s.now is
+// then empty, and s.before has the counts of the period before the new one.
 func (s *topShard) turn(now time.Duration) {
 	number := int64(now / topPeriod)
 	if number <= s.number {

@@ -65,15 +65,15 @@ func (w *Watch) Observe(_ context.Context, key string, e core.Event) {
 	}
 }
 
-// The following is kept for each limiter, besides the keys.
+// The slots of time in which a limiter is counted. Its keys are counted by a top.
 const (
-	shownSeconds = 300
-	everyLatency = 10 * time.Second
-	latencies    = shownSeconds / 10
+	shownSeconds = 300               // how many slots of a second the decisions have
+	everyLatency = 10 * time.Second  // how long a slot of the latencies is
+	latencies    = shownSeconds / 10 // how many slots the latencies have
 )
 
-// The counts of a second: first the decisions by each core.Source, of which SourceUncounted is the last,
-// and then the following.
+// The counts of a second. First come the decisions by each core.Source, the last of which is
+// SourceUncounted. After them come the following counts.
 const (
 	countFailed = int(core.SourceUncounted) + 1 + iota // decisions that failed with an error
 	countDenied
@@ -115,6 +115,7 @@ const (
 	latencyBuckets = 4 * 30
 )
 
+// latencyBucket returns the bucket in which d is counted.
 func latencyBucket(d time.Duration) int {
 	v := uint64(max(0, d) / latencyUnit)
 	if v < 4 {

@@ -63,7 +63,7 @@ func see(t *testing.T, h http.Handler) []shown {
 	var data struct {
 		Limiters []shown `json:"limiters"`
 	}
-	w := ask(h, http.MethodGet, "data.json", "")
+	w := send(h, http.MethodGet, "data.json", "")
 	if err := json.Unmarshal(w.Body.Bytes(), &data); err != nil || w.Code != http.StatusOK {
 		t.Fatal(err, w.Code, w.Body)
 	}
@@ -81,9 +81,9 @@ func TestCounts(t *testing.T) {
 		if all := see(t, h); len(all) != 0 {
 			t.Errorf("before Add: %+v", all)
 		}
-		_, _ = lim.Allow(t.Context(), "early") // counts nowhere
+		_, _ = lim.Allow(t.Context(), "early") // is not counted
 		watch.Add(core.MustNewMemory("other", core.FixedWindow(core.PerDay(1))), lim)
-		for range 12 { // a second each
+		for range 12 { // each time, a second passes
 			for range 10 {
 				_, _ = lim.Allow(t.Context(), "heavy")
 			}
@@ -128,7 +128,7 @@ func TestCounts(t *testing.T) {
 	})
 }
 
-// TestSources observes an event for each kind of decision, and checks the latencies.
+// TestSources observes one event for each kind of decision, and checks the latencies.
 func TestSources(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -156,9 +156,10 @@ func TestSources(t *testing.T) {
 	})
 }
 
-// TestHeavyHitters counts a few frequent keys among very many others: they are found, with bounds on their
-// counts. Keys may be long, and parts of longer strings: the memory for them is bounded.
-func TestHeavyHitters(t *testing.T) { // not beside others, which take memory too
+// TestHeavyHitters counts a few frequent keys among very many others. The frequent keys must be found,
+// with bounds on their counts. Keys may be long, or parts of longer strings: even then, the memory for
+// them is bounded.
+func TestHeavyHitters(t *testing.T) { // not parallel: other tests take memory too
 	h, watch := page(core.MustNewMemory("api", core.FixedWindow(core.PerDay(1))))
 	decided := func(key string, allowed bool) {
 		watch.Observe(t.Context(), key, core.Event{Kind: core.EventDecision, Limiter: "api", Result: core.Result{Allowed: allowed}})
@@ -175,9 +176,9 @@ func TestHeavyHitters(t *testing.T) { // not beside others, which take memory to
 	long := strings.Repeat("x", 4000)
 	before, want := heap(), map[string]int64{}
 	for i := range n {
-		key := fmt.Sprintf("%d %s", random.Uint64(), long) // all of them new
+		key := fmt.Sprintf("%d %s", random.Uint64(), long) // a new key each time
 		if i%20 < 4 {
-			key = fmt.Sprint("heavy", i%20) // 5 % each
+			key = fmt.Sprint("heavy", i%20) // each has 5% of the requests
 			want[key]++
 		}
 		decided(key, i%20 != 3)
@@ -295,7 +296,7 @@ func TestServers(t *testing.T) {
 	if s := do(t, h, "lookup", alice); s.Source != "fallback" {
 		t.Errorf("stopped: %+v", s)
 	}
-	if w := ask(h, http.MethodPost, "reset", alice); w.Code != http.StatusServiceUnavailable {
+	if w := send(h, http.MethodPost, "reset", alice); w.Code != http.StatusServiceUnavailable {
 		t.Errorf("stopped: %d %s", w.Code, w.Body)
 	}
 }

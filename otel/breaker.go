@@ -20,9 +20,9 @@ type breakers struct {
 	byLimiter map[string]*breaker // by the limiter's name
 }
 
-// A breaker has the states of one limiter's circuit breakers, one for each of its servers. It is reported
-// as open while any of them is open. Its attributes are made once, so that an increment and the matching
-// decrement use the same series.
+// A breaker has the states of one limiter's circuit breakers, one for each of its servers. The limiter's
+// state is reported as open while any of them is open. The attributes are made once, so that an
+// increment and the matching decrement use the same series.
 type breaker struct {
 	open    map[string]bool // the servers whose circuit breaker is open
 	state   string          // open if the map open has any server
@@ -38,8 +38,8 @@ func (b *breakers) register(ctx context.Context, i *instruments, limiter string)
 	b.get(ctx, i, limiter)
 }
 
-// change records that the state of the limiter's breaker for a server has changed to the given state, named
-// as in core.Event.Detail.
+// change records that the circuit breaker of the limiter for a server has changed to the given state,
+// which has the name that core.Event.Detail has for it.
 func (b *breakers) change(ctx context.Context, i *instruments, limiter, server, to string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -62,8 +62,8 @@ func (b *breakers) change(ctx context.Context, i *instruments, limiter, server, 
 	br.state = now
 }
 
-// fallback records that the limiter's fallback for a server is on or off. It is reported as on while it is
-// on for any server.
+// fallback records that the limiter's fallback for a server is on or off. The limiter's fallback is
+// reported as on while it is on for any server.
 func (b *breakers) fallback(ctx context.Context, i *instruments, limiter, server string, active bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -82,7 +82,8 @@ func (b *breakers) fallback(ctx context.Context, i *instruments, limiter, server
 	}
 }
 
-// get returns the limiter's breaker. It reports a new one as closed, so that all its series exist.
+// get returns the limiter's breaker. If it is new, get reports it as closed, so that all its series
+// exist.
 func (b *breakers) get(ctx context.Context, i *instruments, limiter string) *breaker {
 	if br, known := b.byLimiter[limiter]; known {
 		return br

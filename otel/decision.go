@@ -22,7 +22,7 @@ type kind struct {
 	errorType      string // "" unless the outcome is failed
 }
 
-// attributes are the attributes of one kind. They are made once.
+// attributes are the attributes of one kind of decision. They are made once.
 type attributes struct {
 	count    []metric.AddOption
 	duration []metric.RecordOption
@@ -55,7 +55,7 @@ func (d *decisions) add(k kind) *attributes {
 }
 
 // attributes makes the attributes of k. The histogram has no attribute for the limit's name: it has many
-// series already, and the duration of a decision does not depend on which limit its Result describes.
+// series already, and how long a decision takes does not depend on which limit its Result describes.
 func (k kind) attributes() *attributes {
 	base := []attribute.KeyValue{
 		limiterName(k.limiter), outcomeKey.String(string(k.outcome)), sourceKey.String(k.source.String()),

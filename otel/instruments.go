@@ -91,8 +91,9 @@ func histogram(m metric.Meter, name, description string, bounds ...float64) metr
 	return h
 }
 
-// upDownCounter makes an instrument for a state, as the conventions recommend. The sum over all processes
-// is the number of processes in the state, or what all of them hold together.
+// upDownCounter makes an instrument for a state or a number that is held, as the conventions recommend.
+// Its sum over all processes is how many processes are in the state, or how much all of them hold
+// together.
 func upDownCounter(m metric.Meter, name, unit, description string) metric.Int64UpDownCounter {
 	c, err := m.Int64UpDownCounter(name, metric.WithUnit(unit), metric.WithDescription(description))
 	if err != nil {

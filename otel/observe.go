@@ -87,8 +87,8 @@ func newObserver(i *instruments) *observer {
 //
 //	Err             the error of a call that failed
 //	Result          the decision, the denial that began a ban, or the names of slots
-//	Took            how long a decision took, or how long a ban or a wait lasts
-//	Cost            how many units, slots or calls there are more, or fewer if negative
+//	Took            how long a decision or a wait took, or how long a ban lasts
+//	Cost            how many units, slots or calls were added; negative if they were removed
 //	Spent           how many units of a lease were spent
 //	Server, Detail  the server and the new state of a circuit breaker
 func (o *observer) observe(ctx context.Context, e core.Event) {
@@ -133,7 +133,7 @@ func (o *observer) waited(ctx context.Context, e core.Event) {
 
 // ban counts a ban that has begun.
 func (o *observer) ban(ctx context.Context, e core.Event) {
-	if e.Took == 0 || e.Err != nil { // a ban has ended, or Redis did not answer
+	if e.Took == 0 || e.Err != nil { // a ban was ended by Unblock, or Redis did not answer
 		return
 	}
 	cause := "denial"
@@ -143,7 +143,7 @@ func (o *observer) ban(ctx context.Context, e core.Event) {
 	o.bans.Add(ctx, 1, metric.WithAttributes(limiterName(e.Limiter), causeKey.String(cause)))
 }
 
-// lease records the beginning of a lease, or its end.
+// lease records the beginning of a lease, or its end. Cost is positive only at the beginning.
 func (o *observer) lease(ctx context.Context, e core.Event) {
 	limiter := metric.WithAttributes(limiterName(e.Limiter))
 	o.leased.Add(ctx, e.Cost, limiter)

@@ -36,7 +36,7 @@ func allow(tb testing.TB, lim *core.Limiter, n int) (res core.Result, err error)
 	return res, err
 }
 
-// TestInstruments checks that each event makes its series.
+// TestInstruments checks that each event leads to its series.
 func TestInstruments(t *testing.T) {
 	t.Parallel()
 	m := newMeter(t)
@@ -156,7 +156,7 @@ func TestEvents(t *testing.T) {
 			core.EventBreaker,
 			[]core.Event{
 				{Detail: "closed"}, {Detail: "open"}, {Detail: "closed"}, {}, {Detail: "ajar"},
-				{Kind: core.EventFallbackOff}, // it was not on
+				{Kind: core.EventFallbackOff}, // the fallback was not on
 			},
 			breakerSeries("api", 0, "closed"),
 		},
@@ -203,7 +203,7 @@ func TestDecisions(t *testing.T) {
 	if _, err := lim.Peek(t.Context(), "user:alice"); err != nil { // a Peek is no decision
 		t.Fatal(err)
 	}
-	if _, err := lim.AllowN(t.Context(), "user:alice", -1); err == nil { // nor is an invalid cost
+	if _, err := lim.AllowN(t.Context(), "user:alice", -1); err == nil { // nor is a call with an invalid cost
 		t.Fatal("a negative cost is an error")
 	}
 	m.want(map[string]int64{
@@ -214,7 +214,7 @@ func TestDecisions(t *testing.T) {
 	})
 }
 
-// TestBan gets a key denied, and so banned: from then on its decisions have the outcome banned.
+// TestBan makes a denial ban a key: from then on, the decisions on the key have the outcome banned.
 func TestBan(t *testing.T) {
 	t.Parallel()
 	m := newMeter(t)

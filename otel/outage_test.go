@@ -39,7 +39,7 @@ func TestOutage(t *testing.T) {
 	}
 	wantSoon := func(of ...string) { // events of Redis arrive in the background
 		t.Helper()
-		check.Eventually(t, "it is told", func() bool { return maps.Equal(m.values(of...), want) })
+		check.Eventually(t, "the observer is notified", func() bool { return maps.Equal(m.values(of...), want) })
 		m.want(want, of...)
 	}
 	wantSoon("decisions", "redis.failures", "fallback.active", "breaker.state")
@@ -47,7 +47,7 @@ func TestOutage(t *testing.T) {
 	server.Start(t)
 	want = map[string]int64{}
 	for _, lim := range limiters {
-		check.Eventually(t, lim.Name()+" asks Redis again", func() bool {
+		check.Eventually(t, lim.Name()+" calls Redis again", func() bool {
 			res, err := allow(t, lim, 1)
 			return err == nil && res.Source == core.SourceRedis
 		})

@@ -31,7 +31,7 @@ func spanned(t *testing.T, sampler sdktrace.Sampler, f func(ctx context.Context)
 	return attributes
 }
 
-// A decision is what the attributes of a span say of one.
+// A decision has what the attributes of a span say about a decision.
 type decision struct {
 	limiter, limit, outcome, source string
 	capacity, remaining             int64
@@ -58,7 +58,7 @@ func TestSpan(t *testing.T) {
 	decide := func(ctx context.Context, limiters ...*core.Limiter) {
 		for _, lim := range limiters {
 			if res, err := lim.Allow(ctx, "user:alice"); err != nil || !res.Allowed {
-				return // as stacked middlewares do
+				return // stacked middlewares stop here, too
 			}
 		}
 	}

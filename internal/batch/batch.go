@@ -1,9 +1,10 @@
 // Package batch lets concurrent calls to one server share round trips.
 //
-// While only a few calls are in flight, a call does not wait: its caller makes it alone. Once
-// [Bound.InFlight] calls and batches are in flight, further calls wait. When one in flight returns, the
-// calls that wait are sent together, as one batch. If round trips are short, fewer batches may be in flight
-// at a time, which makes each batch larger and the server's work per call smaller.
+// While only a few calls are in flight, a call does not wait: its caller sends it alone. Once
+// [Bound.InFlight] calls and batches are in flight, further calls wait in batches. When a call or batch
+// that is in flight returns, the first waiting batch starts: all its calls are sent together. If round
+// trips are short, fewer batches may be in flight at a time, which makes each batch larger and the
+// server's work per call smaller.
 //
 // A caller calls [Batcher.Enter] and does what the returned [Way] says. The package knows nothing of Redis:
 // a [RunFunc] carries out a batch.
@@ -21,7 +22,7 @@ import (
 // again, alone. This package never returns it: a RunFunc stores it in a call.
 var ErrRetryAlone = errors.New("to be sent again, alone")
 
-// ErrTimeout is the error of [Place.Wait] if until is closed before the batch ends.
+// ErrTimeout is the error of [Place.Wait] if its channel until is closed before the batch ends.
 var ErrTimeout = errors.New("the batch took too long")
 
 // A RunFunc carries out the calls of one batch. The error that it returns is the error of every call in the
@@ -29,20 +30,21 @@ var ErrTimeout = errors.New("the batch took too long")
 type RunFunc[T any] func(ctx context.Context, calls []T) error
 
 const (
-	// maxInFlightSlow is how many calls and batches may be in flight if round trips are slow. A full batch
-	// starts at once; above Bound.SpreadFrom, other batches start at even intervals of the round trip.
+	// maxInFlightSlow is how many calls and batches may be in flight if round trips are slow. While fewer
+	// are in flight, a full batch starts at once. If round trips are also longer than Bound.SpreadFrom,
+	// other batches start at intervals of 1/maxInFlightSlow of a round trip.
 	maxInFlightSlow = 16
-	// Round trips longer than slow are slow.
+	// slow is the time above which a round trip counts as slow.
 	slow = 5 * time.Millisecond
-	// Round trips shorter than short are short: waiting for one costs a caller less than a larger batch
-	// saves. Measured with a network latency of 0.3 ms and 16 callers, two batches in flight had 10 % less
-	// throughput than four, so such a round trip does not count as short.
+	// short is the time below which a round trip counts as short: a caller then waits for less time than a
+	// larger batch saves. A round trip over a network with a latency of 0.3 ms must not count as short.
+	// There, with 16 callers, two batches in flight had 10% less throughput than four.
 	short = 250 * time.Microsecond
-	// startStalled assumes that all batches in flight hang if none has started for the time stalled. It is
-	// called minStallDelay after a batch began to wait, or later: a timer of 1 ms took as much of the
-	// process's CPU as larger batches save.
+	// minStallDelay is the shortest time after which the timer calls startStalled. A timer of 1 ms took as
+	// much of the process's CPU time as larger batches save.
 	minStallDelay = 5 * time.Millisecond
-	stalled       = time.Millisecond
+	// If no batch has started for the time stalled, startStalled assumes that the batches in flight hang.
+	stalled = time.Millisecond
 	// maxWaiting is how many calls may wait at a time.
 	maxWaiting = 1 << 16
 )
@@ -51,17 +53,17 @@ const (
 type Bound struct {
 	// InFlight is how many calls and batches may be in flight before other calls wait.
 	InFlight int
-	// Batches takes the place of InFlight if round trips are short, while a batch is in flight and the
-	// batch that waits is not full.
+	// Batches replaces InFlight if the following three conditions hold: round trips are short or have not
+	// been measured yet, a batch is in flight, and no full batch waits.
 	Batches int
-	// Calls is how many calls a batch may have.
+	// Calls is how many calls a batch may contain.
 	Calls int
 	// Weight is how much the calls of a batch may weigh together. A call that weighs more than Weight is
 	// sent in a batch of its own.
 	Weight int64
-	// SpreadFrom is the round trip above which batches start at even intervals, whether or not another
-	// batch has returned. Callers of a distant server might otherwise reach their deadlines while they wait
-	// for a batch to return.
+	// SpreadFrom is the length of a round trip above which batches start at even intervals, whether or not
+	// another batch has returned. Otherwise, callers of a distant server might reach their deadlines while
+	// they wait for a batch to return.
 	SpreadFrom time.Duration
 }
 
@@ -74,19 +76,20 @@ type Batcher[T any] struct {
 
 	// mu guards the fields below, and the batches and calls that they lead to.
 	mu        sync.Mutex
-	inFlight  int           // calls that go alone, and batches
+	inFlight  int           // how many calls that were sent alone, and how many batches, are in flight together
 	batches   int           // how many of inFlight are batches
 	waiting   []*batch[T]   // in the order in which they will start; all except the last are full
 	calls     int           // how many calls are in waiting
-	roundTrip time.Duration // the shortest of the recently answered batches; 0 before the first
+	roundTrip time.Duration // the shortest round trip of the recently answered batches; 0 before the first
 	lastReply time.Time     // when a batch was last answered without an error
 	began     time.Time     // when a batch last started
 	timer     *time.Timer   // calls startStalled; nil until it is first needed
 	scheduled bool          // whether timer is running
 }
 
-// A batch is a group of calls that are sent together. The lock of the Batcher guards it until it has
-// started; the goroutine of runBatches then owns its fields sent and err until done is closed.
+// A batch is a group of calls that are sent together. The lock of the Batcher guards its fields. The
+// fields sent and err are an exception once the batch has started: from then on until done is closed,
+// only the goroutine of runBatches uses them.
 type batch[T any] struct {
 	ctx       context.Context //nolint:containedctx // values of the first caller's context, which may end before the batch does
 	calls     []batchedCall[T]
@@ -94,7 +97,7 @@ type batch[T any] struct {
 	weight    int64         // of all calls together
 	started   time.Time     // zero while the batch waits
 	delivered bool          // whether the outcome belongs to the callers; from then on nobody can abandon a call
-	err       error         // the error of every call
+	err       error         // the error of the batch, which is the error of every call in it
 	done      chan struct{} // closed when the batch has ended
 }
 
@@ -107,7 +110,7 @@ type batchedCall[T any] struct {
 
 // New returns a Batcher whose batches are carried out by run. weigh returns the weight of a call, which
 // [Bound.Weight] limits. abandoned receives the outcome of a call whose caller left after its batch had
-// started. run and abandoned are called without a lock held.
+// started. The Batcher holds no lock while it calls run or abandoned.
 func New[T any](bound Bound, weigh func(T) int64, run RunFunc[T], abandoned func(call T, err error)) *Batcher[T] {
 	return &Batcher[T]{bound: bound, weigh: weigh, run: run, abandoned: abandoned}
 }
@@ -131,8 +134,8 @@ const (
 	Full               // the call must not be sent: too many calls are waiting already
 )
 
-// Enter decides how call is sent, and returns the Place of the call. A batch takes the values of ctx, such
-// as a trace, from the call that opened it.
+// Enter decides how call is sent, and returns the Place of the call. A batch takes the values of ctx,
+// such as a trace, from its first call.
 func (b *Batcher[T]) Enter(ctx context.Context, call T) (Place[T], Way) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -177,13 +180,16 @@ func (b *Batcher[T]) maxInFlightLocked() int {
 	return b.bound.InFlight
 }
 
-// fullLocked reports whether the first waiting batch accepts no more calls. There must be one.
+// fullLocked reports whether the first waiting batch counts as full: it has Bound.Calls calls, or
+// another batch waits behind it. The weight of a batch that waits alone does not count, because a
+// lighter call may still join the batch. There must be a waiting batch.
 func (b *Batcher[T]) fullLocked() bool {
 	return len(b.waiting) > 1 || len(b.waiting[0].calls) == b.bound.Calls
 }
 
-// Release ends a call that was sent Alone. If a batch waits, Release starts it. Release does nothing on the
-// zero Place.
+// Release must be called when a call that was sent Alone has returned. If a batch waits and may start
+// now, Release starts it in another goroutine: the caller does not wait for the batch. Release does
+// nothing on the zero Place.
 func (p Place[T]) Release() {
 	if p.batcher == nil {
 		return
@@ -191,13 +197,13 @@ func (p Place[T]) Release() {
 	p.batcher.mu.Lock()
 	next := p.batcher.nextLocked()
 	p.batcher.mu.Unlock()
-	if next != nil { // a hook of the client ended this goroutine by runtime.Goexit
+	if next != nil {
 		go p.batcher.runBatches(next)
 	}
 }
 
-// nextLocked notes that a call or batch has returned, and takes the batch that may start now. It returns
-// nil if there is none.
+// nextLocked notes that a call or batch has returned. It takes the first waiting batch if that may start
+// now, and otherwise returns nil.
 func (b *Batcher[T]) nextLocked() *batch[T] {
 	b.inFlight--
 	if len(b.waiting) > 0 && b.inFlight < b.maxInFlightLocked() {
@@ -207,37 +213,40 @@ func (b *Batcher[T]) nextLocked() *batch[T] {
 	return nil
 }
 
-// stalledBoundLocked returns when startStalled may start a batch: fewer than most calls and batches must be
-// in flight, and no batch may have started within the last after.
-func (b *Batcher[T]) stalledBoundLocked() (most int, after time.Duration) {
+// stalledBoundLocked returns the two conditions under which startStalled starts a batch: the number of
+// calls and batches in flight must be below bound, and the last batch must have started at least pause
+// ago.
+func (b *Batcher[T]) stalledBoundLocked() (bound int, pause time.Duration) {
 	if b.roundTrip > b.bound.SpreadFrom {
 		return maxInFlightSlow, b.roundTrip / maxInFlightSlow
 	}
 	return b.bound.InFlight, stalled
 }
 
-// scheduleStalledLocked arranges a call of startStalled if a batch waits although the server could take
-// more. The batch waits only to become larger, and must not wait forever if the calls in flight hang.
+// scheduleStalledLocked arranges a call of startStalled if a batch waits although more calls and batches
+// could be in flight. Such a batch waits only so that it becomes larger, and must not wait forever if
+// the calls and batches in flight hang.
 func (b *Batcher[T]) scheduleStalledLocked() {
-	most, after := b.stalledBoundLocked()
-	if b.scheduled || len(b.waiting) == 0 || b.maxInFlightLocked() >= most {
+	bound, pause := b.stalledBoundLocked()
+	if b.scheduled || len(b.waiting) == 0 || b.maxInFlightLocked() >= bound {
 		return
 	}
 	b.scheduled = true
-	after = max(minStallDelay, after)
+	pause = max(minStallDelay, pause)
 	if b.timer == nil {
-		b.timer = time.AfterFunc(after, b.startStalled)
+		b.timer = time.AfterFunc(pause, b.startStalled)
 		return
 	}
-	b.timer.Reset(after)
+	b.timer.Reset(pause)
 }
 
-// startStalled starts the first waiting batch if no batch has started for a while. The timer calls it.
+// startStalled starts the first waiting batch if no batch has started for a while. The timer calls it in
+// a goroutine, in which startStalled also runs the batch.
 func (b *Batcher[T]) startStalled() {
 	b.mu.Lock()
 	b.scheduled = false
 	var next *batch[T]
-	if most, after := b.stalledBoundLocked(); len(b.waiting) > 0 && b.inFlight < most && time.Since(b.began) >= after {
+	if bound, pause := b.stalledBoundLocked(); len(b.waiting) > 0 && b.inFlight < bound && time.Since(b.began) >= pause {
 		next = b.takeLocked()
 	}
 	b.scheduleStalledLocked()
@@ -265,11 +274,11 @@ func (b *Batcher[T]) takeLocked() *batch[T] {
 	return first
 }
 
-// runBatches runs next, unless it is nil, and then the batches that have begun to wait in the meantime. It
-// returns when no batch may start.
+// runBatches runs next, unless next is nil. After each batch that ends, it runs the first waiting batch,
+// and returns when no batch waits or none may start.
 func (b *Batcher[T]) runBatches(next *batch[T]) {
 	defer func() {
-		if next != nil { // a hook of the client has ended this goroutine
+		if next != nil { // a hook of the client has ended this goroutine by runtime.Goexit
 			next.err = &HookError{}
 			b.deliver(next)
 			go b.runBatches(b.after(next))
@@ -294,8 +303,9 @@ func (b *Batcher[T]) after(ended *batch[T]) *batch[T] {
 	return b.nextLocked()
 }
 
-// deliver fixes who gets the outcome of a batch: the callers that still wait, or, for calls whose callers
-// have left, the function abandoned of New. It also measures the round trip.
+// deliver decides who gets the outcome of a batch. A caller that still waits gets it when the batch is
+// done. If a caller has left after the batch started, the function that New got as abandoned receives
+// the outcome of its call. deliver also measures the round trip.
 func (b *Batcher[T]) deliver(done *batch[T]) {
 	var abandoned []T
 	b.mu.Lock()
@@ -305,8 +315,9 @@ func (b *Batcher[T]) deliver(done *batch[T]) {
 			abandoned = append(abandoned, m.call)
 		}
 	}
-	// A busy process makes round trips seem longer, never shorter, so the shortest one counts. It grows by
-	// 1/64 with each batch, so that a server that has become slower is noticed within about 50 batches.
+	// A busy process makes round trips seem longer, never shorter, so the shortest one counts. After each
+	// batch that took longer, b.roundTrip grows by 1/64, so that a server that has become slower is noticed
+	// within about 50 batches.
 	if done.err == nil {
 		b.lastReply = time.Now()
 		if took := b.lastReply.Sub(done.started); took < b.roundTrip || b.roundTrip == 0 {
@@ -324,13 +335,14 @@ func (b *Batcher[T]) deliver(done *batch[T]) {
 // Abandoned describes a call whose caller left before its batch had ended.
 type Abandoned struct {
 	Started   time.Time // when the call's batch started; zero if it has not
-	LastReply time.Time // when a batch of the Batcher was last answered
+	LastReply time.Time // when a batch of the Batcher was last answered without an error
 }
 
-// Wait waits until the batch ends, and returns its error. The caller stops waiting when ctx ends, with
-// ctx's error, or when until is closed, with [ErrTimeout]. A call that has not been sent by then is
-// dropped. A call that was sent continues, and the function abandoned of [New] receives its outcome. The
-// Abandoned is zero if the batch ended first.
+// Wait waits until the batch of the call ends, and returns the error of the batch. If ctx ends or until
+// is closed before that, Wait returns the error of ctx or [ErrTimeout], and an Abandoned that describes
+// the call. The call is then dropped if it has not been sent. If it has been sent, it continues, and the
+// function that [New] got as abandoned receives its outcome. The Abandoned is zero if the batch has
+// ended.
 func (p Place[T]) Wait(ctx context.Context, until <-chan struct{}) (Abandoned, error) {
 	var err error
 	select {
@@ -349,8 +361,8 @@ func (p Place[T]) Wait(ctx context.Context, until <-chan struct{}) (Abandoned, e
 	return Abandoned{}, p.batch.err
 }
 
-// abandon detaches the caller from its call. gone is false if the outcome has already been delivered: it
-// then belongs to the caller.
+// abandon detaches the caller from its call. gone is false if the outcome has already been delivered to
+// the caller.
 func (p Place[T]) abandon() (a Abandoned, gone bool) {
 	p.batcher.mu.Lock()
 	defer p.batcher.mu.Unlock()

@@ -26,7 +26,7 @@ const (
 type call struct {
 	key    string
 	answer *string
-	err    *error // its own
+	err    *error // its own error
 }
 
 // A server is a Batcher whose batches return when the test says so.
@@ -95,7 +95,7 @@ func (p *server) run(ctx context.Context, calls []call) error {
 // of the client might.
 var errPanics, errExits = errors.New("a panic of a hook"), errors.New("the end of its goroutine")
 
-// fill puts as many calls in flight as go alone, so that further calls wait.
+// fill makes as many calls as are sent alone, so that further calls wait.
 func (p *server) fill() {
 	p.t.Helper()
 	for range maxInFlight {
@@ -150,11 +150,11 @@ func (p *server) sent(want ...string) {
 	}
 }
 
-// leave ends one of the calls that went alone.
+// leave ends one of the calls that were sent alone.
 func (p *server) leave() { Place[call]{batcher: p.Batcher}.Release() }
 
-// idle ends the given number of calls that went alone, and then checks that nothing waits or is in flight,
-// so that the next call goes alone.
+// idle ends the given number of calls that were sent alone. It then checks that nothing waits or is in
+// flight, so that the next call is sent alone.
 func (p *server) idle(alone int) {
 	p.t.Helper()
 	for range alone {
@@ -179,9 +179,9 @@ func withServer(t *testing.T, maxBatch int, test func(*testing.T, *server)) {
 }
 
 // While four calls are in flight, further calls wait. They are sent in the order in which they came, as
-// many as fit into one batch. A full batch starts as soon as one of the four in flight returns. A batch
-// that is not full does so as well, except if round trips are short: then it starts only when at most one
-// other is in flight.
+// many as fit into one batch. A full batch starts as soon as one of the four in flight returns. So does
+// a batch that is not full, unless round trips are short: then it starts only when at most one other
+// call or batch is in flight.
 func TestOrder(t *testing.T) {
 	t.Parallel()
 	for _, roundTrip := range []time.Duration{short / 2, 2 * short} {
@@ -318,7 +318,8 @@ func TestCanceledInFlight(t *testing.T) {
 	}
 }
 
-// A caller whose context ends when its batch has already ended receives the outcome: nobody else may.
+// If the context of a caller ends when its batch has already ended, the caller receives the outcome,
+// because nobody else may.
 func TestTooLateToLeave(t *testing.T) {
 	t.Parallel()
 	withServer(t, 3, func(t *testing.T, p *server) {
@@ -328,7 +329,7 @@ func TestTooLateToLeave(t *testing.T) {
 		p.end(0, nil)
 		gone, leave := context.WithCancel(t.Context())
 		leave()
-		for range 50 { // which of the two is seen first is left to chance
+		for range 50 { // chance decides whether the end of the batch or of the context is seen first
 			if _, err := place.Wait(gone, nil); err != nil {
 				t.Fatal(err)
 			}
@@ -337,8 +338,8 @@ func TestTooLateToLeave(t *testing.T) {
 	})
 }
 
-// The error of a batch is the error of all its calls; the error of a call is its own alone. A batch that
-// failed does not count as a round trip.
+// The error of a batch is the error of all its calls. The error of a call belongs to this call alone. A
+// batch that failed does not count as a round trip.
 func TestErrors(t *testing.T) {
 	t.Parallel()
 	withServer(t, 3, func(t *testing.T, p *server) {

@@ -5,10 +5,10 @@ import (
 	"sync/atomic"
 )
 
-// A Pending is a call that runs in a goroutine of its own. Exactly one side receives its error: the
-// goroutine that calls [Pending.Take], if the call has ended by then, or else the function late.
+// A Pending is a call that runs in a goroutine of its own. Its error is received once: by the caller of
+// [Pending.Take] if the call has ended by then, and otherwise by the function late.
 type Pending struct {
-	decided atomic.Bool   // whether it is fixed who receives the error; the first to set decided chooses
+	decided atomic.Bool   // set by the end of the call or by Take, whichever is first: this decides who receives the error
 	done    chan struct{} // closed after err is set; never closed if late receives the error
 	err     error         // for Take
 }
@@ -29,7 +29,7 @@ func Go(f func() error, late func(error)) *Pending {
 	return p
 }
 
-// Done returns a channel that is closed when the call has ended and Take has not been called before.
+// Done returns a channel that is closed when the call ends, unless Take was called before.
 func (p *Pending) Done() <-chan struct{} { return p.done }
 
 // Take returns the error of the call. If the call has not ended, Take returns orElse at once, and late

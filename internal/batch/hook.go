@@ -19,8 +19,8 @@ func (e *HookError) Error() string {
 	return fmt.Sprintf("a hook of the client panicked: %v", e.value)
 }
 
-// Catch calls f and returns its error. If f panics, Catch returns a HookError. In a goroutine that this
-// module started, a panic would otherwise end the process: nobody else recovers there.
+// Catch calls f and returns its error. If f panics, Catch returns a HookError. Without Catch, a panic in
+// a goroutine that this module started would end the process, because nobody else recovers there.
 func Catch(f func() error) (err error) {
 	defer func() {
 		if value := recover(); value != nil {

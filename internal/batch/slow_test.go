@@ -12,8 +12,9 @@ import (
 	"time"
 )
 
-// If round trips are slow, more batches are in flight, but each additional one is full: a batch that is not
-// full waits until no more than usual are in flight. Otherwise no additional batches are in flight.
+// If round trips are slow, more batches are in flight than usual, but each additional one is full: a
+// batch that is not full waits until no more than the usual number is in flight. If round trips are not
+// slow, no additional batches are in flight.
 func TestLongRoundTrips(t *testing.T) {
 	t.Parallel()
 	for roundTrip, want := range map[time.Duration]int{time.Millisecond: maxInFlight, 200 * time.Millisecond: maxInFlightSlow} {
@@ -148,7 +149,7 @@ func TestHang(t *testing.T) {
 		for range 3 {
 			p.start()
 		}
-		p.sent("a") // beside a call that went alone
+		p.sent("a") // while a call that was sent alone is in flight
 		p.call(t.Context(), "b")
 		time.Sleep(minStallDelay - stalled/2)
 		p.end(0, nil)
@@ -156,7 +157,7 @@ func TestHang(t *testing.T) {
 		p.call(t.Context(), "c")
 		time.Sleep(stalled)
 		synctest.Wait()
-		p.sent("a", "b") // the last one has just begun
+		p.sent("a", "b") // the last batch has just begun
 		time.Sleep(minStallDelay)
 		synctest.Wait()
 		p.sent("a", "b", "c")
@@ -198,8 +199,8 @@ func TestFull(t *testing.T) {
 	}
 }
 
-// If a caller stops waiting before its batch starts, its call is not sent. If it stops later, the outcome
-// of its call is abandoned.
+// If a caller stops waiting before its batch starts, its call is not sent. If it stops after that, the
+// outcome of its call is abandoned.
 func TestOver(t *testing.T) {
 	t.Parallel()
 	withServer(t, 10, func(t *testing.T, p *server) {

@@ -42,8 +42,9 @@ const (
 // a day twice.
 func (u Unit) Longest() int64 { return [...]int64{0, 2, 8, 32}[u] * day }
 
-// first returns the first date of a window, as midnight in UTC: of the window that contains the given date
-// if windows is 0, and otherwise of the window that many windows later.
+// first returns the first date of a window, as midnight in UTC. If windows is 0, this is the window that
+// contains the given date. Otherwise it is the window that comes that many windows later, or earlier if
+// the number is negative.
 func (u Unit) first(year int, month time.Month, d, windows int) time.Time {
 	switch u {
 	case Day:
@@ -57,13 +58,13 @@ func (u Unit) first(year int, month time.Month, d, windows int) time.Time {
 	return time.Date(year, month, d, 0, 0, 0, 0, time.UTC)
 }
 
-// Windows describes the window of an instant, from Start to Next, and its neighbors: the window before
-// lasts from Before to Start, and the window after from Next to End.
+// Windows describes the window of an instant, from Start to Next, and its neighbors: the previous window
+// lasts from Before to Start, and the following one from Next to End.
 type Windows struct{ Before, Start, Next, End int64 }
 
 // A Calendar finds the windows of one unit in one zone. It is safe for concurrent use.
 type Calendar struct {
-	// Location is the zone. It is nil if the Calendar is of [Even].
+	// Location is the zone. It is nil if [Even] made the Calendar.
 	Location *time.Location
 
 	longest int64                   // see Longest
@@ -71,7 +72,7 @@ type Calendar struct {
 	latest  atomic.Pointer[Windows] // the last result of Around
 }
 
-// known has every Calendar that In has returned.
+// known contains every Calendar that In has returned.
 var known = struct {
 	sync.Mutex
 
@@ -109,7 +110,7 @@ var names = regexp.MustCompile(`^[A-Z][\w+-]*(/[A-Z][\w+-]*)*$`)
 // maxName is the longest name that is looked up, in bytes.
 const maxName = 64
 
-// load returns the zone with a name that means the same zone on every machine.
+// load returns the zone of the given name, if the name means the same zone on every machine.
 func load(zone string) (*time.Location, error) {
 	if zone == "Local" || len(zone) > maxName || !names.MatchString(zone) {
 		return nil, fmt.Errorf("%.80q is no zone of the IANA database", zone)
@@ -139,9 +140,9 @@ func (c *Calendar) Around(at int64) *Windows {
 	return &w
 }
 
-// Window returns the start of the window that contains an instant, and the start of the next window. Unlike
-// Around, it does not replace the windows that are kept for decisions, so it can be asked about any
-// instant.
+// Window returns the start of the window that contains an instant, and the start of the next window.
+// Unlike Around, it does not replace the result that Around keeps for decisions, so it can be called for
+// any instant.
 func (c *Calendar) Window(at int64) (start, next int64) {
 	w := c.latest.Load()
 	if w == nil || at < w.Start || at >= w.Next {
@@ -151,8 +152,8 @@ func (c *Calendar) Window(at int64) (start, next int64) {
 	return w.Start, w.Next
 }
 
-// Length returns the length of the window that contains an instant. It is fast for instants in the last
-// result of Around: in its window or a neighbor of it.
+// Length returns the length of the window that contains an instant. It is fast if the instant is in a
+// window of the last result of Around, or in a neighbor of that window.
 func (c *Calendar) Length(at int64) int64 {
 	w := c.latest.Load()
 	switch {
@@ -171,7 +172,7 @@ func around(loc *time.Location, u Unit, at int64) Windows {
 	year, month, d := time.UnixMicro(at).In(loc).Date()
 	begins := func(i int) int64 { return begins(loc, u.first(year, month, d, i)) }
 	i := 0
-	for begins(i+1) <= at { // the clock has been put back over midnight, so the new day has begun already
+	for begins(i+1) <= at { // the clock has been put back over midnight, so a later window has begun already
 		i++
 	}
 	w := Windows{Start: begins(i), Next: begins(i + 1)}

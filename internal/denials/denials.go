@@ -16,8 +16,8 @@ import (
 // MaxStale is the longest time for which a denial is repeated.
 const MaxStale = time.Second
 
-// maxSurvives bounds how many collisions in its slot a denial survives. Each repetition of the denial earns
-// it one more.
+// maxSurvives bounds Denial.survives, the number of collisions in its slot that a denial will survive.
+// Each repetition of the denial raises the number by one.
 const maxSurvives = 16
 
 // A Cache remembers denials in a fixed number of slots. The hash of a key chooses the slot. A denial that
@@ -25,27 +25,28 @@ const maxSurvives = 16
 // is denied again and again. Denials of a cost above a limit's capacity are kept apart from the key's
 // denials of smaller costs.
 //
-// Reading takes no lock. A nil Cache remembers nothing.
+// A lookup takes no lock. A nil Cache remembers nothing.
 type Cache struct {
 	size  int
-	bans  bool // a denial may ban its key
+	bans  bool // see New
 	seed  maphash.Seed
 	slots atomic.Pointer[[]atomic.Pointer[Denial]] // allocated when the first denial is remembered
 
 	mu sync.Mutex // held while a slot is changed
-	// generations counts the calls of Forget, in one counter for each group of keys by hash. A denial is
-	// dropped if its key's counter has changed since the denial's Stamp was taken.
+	// generations counts the calls of Forget. The keys are divided into groups by their hash, and each
+	// group has a counter. A denial is not remembered if its key's counter has changed since the denial's
+	// Stamp was taken.
 	generations [generations]atomic.Uint64
 }
 
-// generations is how many counters of Forget there are. Keys that share a counter lose denials that were in
-// flight when one of them was forgotten.
+// generations is how many counters of Forget there are. If keys share a counter, and one of them is
+// forgotten, the denials of the others that are in flight are not remembered either.
 const generations = 64
 
-// A Denial is a reply of Redis that denies, with the instants at which its call was sent and answered.
-// Redis decided at some time between the two. The time for which the denial is repeated starts when the
-// call was sent, so that a denial is never repeated for too long. The RetryAfter and ResetAfter of the
-// reply start when the answer came, so that no client comes back too early.
+// A Denial is a reply of Redis that denies, with the instant sent at which its call was sent and the
+// instant received at which the reply came. Redis decided at some time between the two. The time for
+// which the denial is repeated starts at sent, so that a denial is never repeated for too long. The
+// RetryAfter and ResetAfter of the reply start at received, so that no client comes back too early.
 type Denial struct {
 	reply    decision.Reply // repeated only for the same Set: other numbers may admit
 	key      string
@@ -54,18 +55,20 @@ type Denial struct {
 	sent     time.Time
 	received time.Time
 	lasts    time.Duration // the denial is repeated until sent + lasts
-	survives atomic.Int32  // how many collisions it survives, at most maxSurvives
+	survives atomic.Int32  // how many more collisions the denial survives, at most maxSurvives
 }
 
-// A Stamp describes the moment before a call to Redis. Learn needs it to remember the call's denial.
+// A Stamp describes the moment before a call to Redis. Learn needs it to remember the denial of that
+// call.
 type Stamp struct {
 	generation uint64
 	sent       time.Time
 }
 
-// New returns a Cache with size slots, or nil if size is 0. bans says that a denial may ban its key.
-// Denials are then remembered only while a ban lasts, or if the cost exceeds a capacity: any other denial
-// may ban the key for longer, and only Redis can do that.
+// New returns a Cache with size slots, or nil if size is 0. bans says that denials may ban their key. In
+// that case, the Cache remembers a denial only while the key is banned, or if the cost exceeds a
+// capacity. After any other denial, the next one may ban the key, or ban it for longer, and only Redis
+// can do that.
 func New(size int, bans bool) *Cache {
 	if size == 0 {
 		return nil
@@ -100,8 +103,8 @@ func (c *Cache) Repeat(call *decision.Call, r *decision.Reply) bool {
 	return true
 }
 
-// slot returns the slot for the denials of k that exceed the given number of capacities. k is in the form
-// of key.Local.
+// slot returns the slot for the denials of k whose costs exceed the given number of capacities. k is in
+// the form of key.Local.
 func (c *Cache) slot(slots *[]atomic.Pointer[Denial], k string, exceeded int) *atomic.Pointer[Denial] {
 	return &(*slots)[(maphash.String(c.seed, k)+uint64(exceeded))%uint64(len(*slots))]
 }
@@ -119,28 +122,28 @@ func (c *Cache) Learn(call *decision.Call, r *decision.Reply, stamp Stamp) {
 	case r.Ban.Until > 0:
 		c.put(call, r, 1, time.Duration(r.Ban.Until-r.Ban.At)*time.Microsecond, stamp)
 	case c.bans && call.Set.Exceeded(call.N) == 0:
-		// The next denial may ban the key for longer, and only Redis can do that.
+		// The next denial may ban the key, or ban it for longer, and only Redis can do that.
 	default:
 		c.put(call, r, call.N, call.Set.DeniedFor(r.Answers, call.N), stamp)
 	}
 }
 
-// put remembers r, the denial of call by Redis, for lasts or MaxStale, whichever is shorter. The denial
-// will be repeated for any cost that is at least the given cost and exceeds as many capacities. put
-// remembers nothing if the key may have been forgotten since the stamp was taken.
+// put remembers r, the denial of call by Redis, for the time lasts or MaxStale, whichever is shorter.
+// The denial will be repeated for any cost that is at least the given cost and exceeds the same number
+// of capacities. put remembers nothing if the key may have been forgotten since the stamp was taken.
 func (c *Cache) put(call *decision.Call, r *decision.Reply, cost int64, lasts time.Duration, stamp Stamp) {
 	if lasts <= 0 {
 		return
 	}
-	by := call.Set
+	set := call.Set
 	d := &Denial{
-		key: key.Local(call.Key), cost: cost, exceeded: by.Exceeded(cost),
+		key: key.Local(call.Key), cost: cost, exceeded: set.Exceeded(cost),
 		sent: stamp.sent, received: time.Now(), lasts: min(lasts, MaxStale),
 	}
 	r.CopyTo(&d.reply)
 	d.reply.Source, d.reply.Ban.Began = decision.DenyCache, false // a repeated denial does not begin a ban
-	if d.exceeded == len(by.Capacities) {
-		d.cost = slices.Max(by.Capacities) + 1 // beyond all capacities, every cost is denied alike
+	if d.exceeded == len(set.Capacities) {
+		d.cost = slices.Max(set.Capacities) + 1 // beyond all capacities, every cost is denied alike
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -166,9 +169,9 @@ func (c *Cache) put(call *decision.Call, r *decision.Reply, cost int64, lasts ti
 	slot.Store(d)
 }
 
-// Forget drops the remembered denials of k by the limits of a Set. Denials of calls that are in flight will
-// not be remembered either.
-func (c *Cache) Forget(k string, by *limits.Set) {
+// Forget drops the remembered denials of k by the limits of set. Denials of k by calls that are in
+// flight will not be remembered either.
+func (c *Cache) Forget(k string, set *limits.Set) {
 	if c == nil {
 		return
 	}
@@ -180,7 +183,7 @@ func (c *Cache) Forget(k string, by *limits.Set) {
 		return
 	}
 	k = key.Local(k)
-	for exceeded := range len(by.Capacities) + 1 {
+	for exceeded := range len(set.Capacities) + 1 {
 		if slot := c.slot(slots, k, exceeded); slot.Load() != nil && slot.Load().key == k {
 			slot.Store(nil)
 		}

@@ -25,7 +25,7 @@ func (r reply) Error() string { return string(r) }
 // RedisError makes a reply implement redis.Error.
 func (reply) RedisError() {}
 
-// TestOutcome checks whose fault errors are.
+// TestOutcome checks what errors say about the server.
 func TestOutcome(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -60,7 +60,7 @@ func TestExplain(t *testing.T) {
 		err     error
 		cluster bool
 		want    string // part of the message
-		asks    bool   // whether Explain reads the version
+		reads   bool   // whether Explain reads the version
 	}{
 		{reply("READONLY You can't write"), false, "connect to the master", false},
 		{reply("MOVED 1 127.0.0.1:7000"), false, "redis.NewClusterClient", false},
@@ -69,13 +69,13 @@ func TestExplain(t *testing.T) {
 		{reply("ERR unknown command 'evalsha'"), false, "this server is valkey 8.1.1", true},
 		{reply("ERR user_script:1: attempt to call a nil value, unknown command"), false, "attempt to", false},
 	} {
-		asked := false
+		read := false
 		got := diagnose.Explain(c.err, c.cluster, func() string {
-			asked = true
+			read = true
 			return "redis_version:7.2.4\r\nvalkey_version:8.1.1\r\n"
 		})
-		if !errors.Is(got, c.err) || !strings.Contains(got.Error(), c.want) || asked != c.asks {
-			t.Errorf("%v: %v, want %q; asked for the version: %v", c.err, got, c.want, asked)
+		if !errors.Is(got, c.err) || !strings.Contains(got.Error(), c.want) || read != c.reads {
+			t.Errorf("%v: %v, want %q; read the version: %v", c.err, got, c.want, read)
 		}
 	}
 	if moved := reply("MOVED 1 127.0.0.1:7000"); !errors.Is(diagnose.Explain(moved, true, nil), moved) {
@@ -83,7 +83,7 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// TestTimeout checks that the option of the client that ended a call too soon is named.
+// TestTimeout checks that the error names the option of the client that ended a call too soon.
 func TestTimeout(t *testing.T) {
 	t.Parallel()
 	options := &redis.Options{ReadTimeout: 100 * time.Millisecond}

@@ -75,8 +75,8 @@ const (
 	nobody        = "nothing listens at this address: see Options.Addr, and whether Redis runs"
 )
 
-// rightReplies are phrases in the replies of servers that do not permit a command to the Redis user. If a
-// script ran the command, the reply does not name the command.
+// rightReplies are phrases in the replies of servers that do not permit a command to the Redis user. The
+// reply does not name the command if a script ran it.
 var rightReplies = []string{"noperm", "the user executing the script can't", "no permission"}
 
 // LacksRight reports whether the Redis user may not run a command.
@@ -116,18 +116,21 @@ func hintFor(err error, cluster bool) string {
 	return ""
 }
 
-// unsupported are phrases in the replies of servers that do not know a script or an option.
+// unsupported are phrases in the replies of servers that do not know a command or an option that the
+// scripts need.
 var unsupported = []string{
 	"syntax error", "unknown command", "unknown redis command", "wrong number of arg", "non deterministic", "not allowed from script",
 }
 
-// faults are phrases in the replies of servers whose script read a value that it does not understand, or is
-// itself wrong. Such a reply concerns the calls of one limiter and says nothing about the server.
+// faults are phrases in the replies of servers on which a script has read a value that it does not
+// understand, or is itself wrong. Such a reply concerns the calls of one limiter and says nothing about
+// the server.
 var faults = []string{"wrongtype", "attempt to ", "not an integer", "not a valid float", "invalid expire", "compiling script"}
 
-// isPermanent reports whether err is the reply of a server that lacks what the scripts need. A server that
-// is loading, read-only, busy or out of memory replies with other phrases. A syntax error in a script that
-// does not compile is not the fault of the server.
+// isPermanent reports whether err is the reply of a server that lacks what the scripts need. The replies
+// of a server that is loading, read-only, busy or out of memory have other phrases. The reply to a
+// script that does not compile may have the phrase of a syntax error, but that is not the fault of the
+// server.
 func isPermanent(err error) bool { return replies(err, unsupported) && !replies(err, faults) }
 
 // replies reports whether err is the reply of a server and contains one of the phrases.

@@ -62,10 +62,10 @@ func HasCode(err error, codes ...string) bool {
 // SlotMoving reports whether err says that a hash slot is being moved, or that no node has it.
 func SlotMoving(err error) bool { return HasCode(err, "TRYAGAIN", "CLUSTERDOWN Hash slot not served") }
 
-// Timeout returns the error to show for a call that was allowed to take the time given, but ended after
-// took without an answer. If an option of the client ended the call too soon, the error names the option;
-// otherwise the error says whether all connections of the client's pool are in use. client may be of any
-// type, and o may be nil.
+// Timeout returns the error to show for a call that ended without an answer. given is how long the call
+// was allowed to take, and took is how long it took. If an option of the client ended the call too soon,
+// the error names the option; otherwise the error says whether all connections of the client's pool are
+// in use. client may be of any type, and o may be nil.
 func Timeout(client any, o *redis.Options, err error, took, given time.Duration) error {
 	if option, value := endedBy(o, err, took, given); option != "" {
 		return fmt.Errorf("no answer from redis within %v: the client's %s of %v ended the call, which may take %v: "+
@@ -82,8 +82,8 @@ func Timeout(client any, o *redis.Options, err error, took, given time.Duration)
 	return fmt.Errorf("no answer from redis within %v%s: %w", given.Round(time.Microsecond), pool, context.DeadlineExceeded)
 }
 
-// endedBy returns the name and the value of the client's option that ended a call after took, before the
-// time given had passed. The name is "" if no option did.
+// endedBy returns the name and the value of the client's option that ended a call after the time took,
+// before the time given had passed. The name is "" if no option ended the call.
 func endedBy(o *redis.Options, err error, took, given time.Duration) (name string, value time.Duration) {
 	op := (*net.OpError)(nil)
 	switch {

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// TestProcessBusy checks that processBusy notices that every processor has more goroutines to run than one.
+// TestProcessBusy checks that processBusy notices when more goroutines can run than there are
+// processors.
 func TestProcessBusy(t *testing.T) {
 	var end atomic.Bool
 	defer end.Store(true)

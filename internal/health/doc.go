@@ -1,6 +1,6 @@
 // Package health decides whether requests should be sent to a server, and finds out in the background
-// when a failed server can be used again. It is a circuit breaker whose trial calls are mostly probes: a
-// request is not risked to find out whether the server answers.
+// when a failed server can be used again. It is a circuit breaker that makes trial calls of its own,
+// which are called probes: no request has to be risked to find out whether the server answers.
 //
 // A [Monitor] watches one server. Its user supplies three things:
 //
@@ -9,8 +9,8 @@
 //   - [Listeners], which are notified when an outage begins and ends. Without an open [Subscription] nothing
 //     is watched: every request is sent.
 //
-// In return, [Monitor.Await] says before each request whether to send it, and waits while an answer can be
-// expected soon. The example shows the sequence of calls.
+// In return, [Monitor.Await] says before each request whether to send it. If the server may soon be up
+// again, Await waits first. The example shows the sequence of calls.
 //
 // The package does not know what kind of server it watches. It imports no other package of this module
 // and no client.

@@ -74,9 +74,9 @@ func Example() {
 	mail.away.Store(true)
 	fmt.Println("sent:", send())
 	fmt.Println(<-changes)
-	fmt.Println("sent:", send()) // at once
+	fmt.Println("sent:", send()) // fails at once
 	mail.away.Store(false)
-	fmt.Println(<-changes) // a probe has found out
+	fmt.Println(<-changes) // a probe was answered
 	fmt.Println("sent:", send())
 	// Output:
 	// sent: <nil>

@@ -27,14 +27,14 @@ type reply struct {
 	overstays bool // the call does not end when its context ends
 }
 
-// A scriptedServer answers the first call of a probe by the first reply of its script, and so on. The
-// last reply is repeated.
+// A scriptedServer gives the replies of its script to the calls of probes, one reply after the other.
+// The last reply is repeated.
 type scriptedServer struct {
 	mu     sync.Mutex
 	script []reply
-	start  time.Time // the calls are timed from here
-	calls  []string  // when each began and how long it was allowed to take: "100ms:5s"
-	causes []error   // the lastError of each
+	start  time.Time // the times in calls count from here
+	calls  []string  // when each call began and how long it was allowed to take, as "100ms:5s"
+	causes []error   // the lastError of each call
 }
 
 func (s *scriptedServer) follow(script ...reply) {
@@ -43,7 +43,7 @@ func (s *scriptedServer) follow(script ...reply) {
 	s.script = script
 }
 
-// Probe answers by the script.
+// Probe gives the next reply of the script.
 func (s *scriptedServer) Probe(ctx context.Context, lastError error) (health.Outcome, error) {
 	r := s.begin(ctx, lastError)
 	if r.overstays {
@@ -99,7 +99,7 @@ var eventNames = map[health.Event]string{
 	health.WentDown: "down", health.StillDown: "still down", health.CameBack: "back", health.TakenOver: "taken over",
 }
 
-// take returns the Changes since the last take: "down logged, back".
+// take returns the Changes since the previous take, such as "down logged, back".
 func (r *recorder) take() string {
 	var all []string
 	for _, c := range r.changes {
@@ -122,7 +122,7 @@ type fixture struct {
 
 	monitor       *health.Monitor
 	listeners     *health.Listeners
-	recorder      *recorder // is subscribed
+	recorder      *recorder // the listener
 	subscriptions []*health.Subscription
 }
 
@@ -174,7 +174,7 @@ func (f *fixture) refresh() {
 	synctest.Wait()
 }
 
-// requests makes one request every 10 ms for so long.
+// requests makes one request every 10 ms for the given time.
 func (f *fixture) requests(lasts time.Duration) {
 	for end := time.Now().Add(lasts); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		_ = f.await()
@@ -182,8 +182,8 @@ func (f *fixture) requests(lasts time.Duration) {
 	synctest.Wait()
 }
 
-// await makes a request that waits for the server, and returns how long it waited and with which result:
-// "100ms: false".
+// await makes a request that waits for the server. It returns how long the request waited and with which
+// result, such as "100ms: false".
 func (f *fixture) await() string {
 	began := time.Now()
 	up := f.monitor.Await(f.Context(), nil)
@@ -222,7 +222,7 @@ func (f *fixture) wantCalls(want string) {
 	f.calls, f.causes = nil, nil
 }
 
-// wantNotified checks of which Changes a listener was notified since the last check.
+// wantNotified checks which Changes a listener was notified of since the last check.
 func (f *fixture) wantNotified(r *recorder, want string) {
 	f.Helper()
 	synctest.Wait()

@@ -13,14 +13,15 @@ const (
 	// Up means that requests are sent to the server.
 	Up State = iota
 	// Doubted means that a request failed in a way that may be the fault of the connection or of this
-	// process. Requests wait until a probe has found out. A doubt lasts three seconds at most; a caller
-	// that has less time ends its wait by its context.
+	// process. Requests wait until a probe has found out whether the server answers, but for at most three
+	// seconds: after that, the server counts as down. A caller with less time ends its wait by its context.
 	Doubted
-	// Down means that requests fail at once, or after 100 ms if none came for a second. Probes continue
-	// until the server answers one.
+	// Down means that requests fail at once. If no request has needed the server for a second, the next one
+	// makes a probe begin, and fails only after it has waited 100 ms for the server to be up. Probes
+	// continue until the server answers.
 	Down
-	// Recovered means that the server has answered a probe. Requests wait until all listeners have been
-	// notified, however long that takes.
+	// Recovered means that the outage is over, but not all listeners have been notified yet. Requests wait
+	// until they have been, however long that takes.
 	Recovered
 )
 
@@ -41,13 +42,15 @@ const (
 	// Answered means that the call succeeded in time. It ends a doubt or an outage.
 	Answered
 	// AnsweredLate means that the call succeeded after the caller's timeout. It turns a doubt into an
-	// outage: requests would time out.
+	// outage, because requests would time out. If no call was ever answered before, it ends the doubt
+	// instead: the call may have been slow only because it had to connect.
 	AnsweredLate
 	// Rejected means that the server replied with an error that concerns this call alone. It ends a doubt,
 	// because the server is reachable, but not an outage: the server may reject every call.
 	Rejected
-	// ConnectionLost means that an existing connection broke. It may have been idle for too long, so this
-	// begins a doubt. The doubt becomes an outage when more connections have broken than the pool has.
+	// ConnectionLost means that an existing connection broke. The reason may only be that the connection
+	// was idle for too long, so this outcome begins a doubt. The doubt becomes an outage if more
+	// connections break in it than the pool has.
 	ConnectionLost
 	// TimedOut means that the server did not answer in time. It begins an outage, or only a doubt if the
 	// timeout may be the fault of this process or of a new connection.
@@ -70,14 +73,15 @@ const (
 
 // A Prober makes trial calls to one server.
 type Prober interface {
-	// Probe makes one call, and must return when ctx ends: up to 8 probes are in flight at a time, and
-	// none begins while 8 hang. lastError is the reason why the server is not up. It is nil in the second
-	// call of a probe, which is made right after a slow answer to time the connection that the first call
-	// has made.
+	// Probe makes one trial call. It must return when ctx ends, because at most 8 probes are in flight at a
+	// time: if 8 of them hang, no other probe begins. lastError is the reason why the server is not up. If
+	// the server answers slowly, Probe is called a second time at once, to find out how fast the server is
+	// over the connection that the first call has made. lastError is nil in that second call.
 	Probe(ctx context.Context, lastError error) (Outcome, error)
-	// Address returns the name of the server in announcements, or "" if the name is not known. lastError
-	// is nil once the server answers again. The announcement, and requests after an outage, wait for
-	// Address, and ctx has no deadline: Address must bound its own time.
+	// Address returns the name of the server for announcements, or "" if the name is not known. lastError
+	// is the reason why the server is not up, or nil once the server answers again. ctx has no deadline, so
+	// Address must bound its own time: announcements wait for it, and so do requests at the end of an
+	// outage.
 	Address(ctx context.Context, lastError error) string
 }
 
@@ -85,9 +89,8 @@ type Prober interface {
 type Config struct {
 	// Timeout is how long a request waits for an answer.
 	Timeout time.Duration
-	// PoolSize is how many broken connections the client's pool may hand out one after the other
-	// although the server is well. Only probes count: the request whose broken connection began the doubt
-	// does not.
+	// PoolSize is how many broken connections the client's pool may hand out one after the other although
+	// the server is well. The broken connection that begins a doubt is not one of them.
 	PoolSize int
 	Prober   Prober
 	// Listeners are notified of outages, and must not be nil. While they have no open Subscription, the

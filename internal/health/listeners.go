@@ -13,17 +13,18 @@ import (
 type Event uint8
 
 const (
-	// WentDown means that from now on requests fail at once, or after 100 ms if none came for a second. A
-	// listener that was notified of it is also notified of a CameBack or TakenOver, unless the listener is
-	// garbage-collected before.
+	// WentDown means that the server is down: see [Down]. A listener that was notified of a WentDown is
+	// also notified of the CameBack or TakenOver that follows, unless the listener is garbage-collected
+	// before that.
 	WentDown Event = iota
-	// StillDown is an Event for the log alone, and one listener is notified of it, at most once a
-	// minute: the server has been down since the last line, or its WentDown was not logged.
+	// StillDown means that another line about the outage should be logged: the last line was logged a
+	// minute ago, or the WentDown was not logged. It is for the log alone. Only the listener that logs is
+	// notified of it, at most once a minute.
 	StillDown
-	// CameBack means that the server answers again. A listener that unsubscribes in an outage is also
-	// notified of a CameBack.
+	// CameBack means that the server answers again. A listener that unsubscribes during an outage is also
+	// notified of a CameBack, because the outage is over for that listener.
 	CameBack
-	// TakenOver means that another server took its place.
+	// TakenOver means that another server took the place of this one.
 	TakenOver
 )
 
@@ -31,41 +32,43 @@ const (
 type Change struct {
 	Event   Event
 	Address string        // of the server; empty while it is not known
-	Cause   error         // why it is down
-	Lasted  time.Duration // the outage, so far
-	// Log says whether this listener should log the Change. It is true for one listener, or for none if
-	// this outage, or its beginning, is not to be logged.
+	Cause   error         // why the server is down; nil for CameBack and TakenOver
+	Lasted  time.Duration // how long the outage has lasted so far
+	// Log says whether this listener should log the Change. It is true for exactly one listener, or for
+	// none if this outage, or its beginning, is not to be logged.
 	Log bool
 }
 
-// A Listener is called with each Change by the supervisor of a Monitor, which is a goroutine of its own.
-// Requests after an outage wait until all listeners have returned, and no probe begins meanwhile. So a
-// Listener must bound its own time, because ctx has no deadline, and must not call [Monitor.Await] on the
-// Monitor that calls it. A Monitor calls its listeners one at a time; several Monitors may call the same
-// one concurrently.
+// A Listener is called with each Change. The caller is the supervisor of a Monitor, which is a goroutine
+// of its own. Until all listeners have returned, no probe begins and, if the Change ends an outage,
+// requests wait. A Listener must therefore bound its own time, because ctx has no deadline. It must not
+// call [Monitor.Await] of the Monitor that calls it. A Monitor calls its listeners one at a time, but
+// several Monitors may call the same listener concurrently.
 type Listener func(ctx context.Context, c Change)
 
-// Listeners are notified of the outages of a group of servers. They are held weakly: a Subscription that
-// nobody closes ends when it is garbage-collected. The zero value has no listeners.
+// Listeners holds the Subscriptions to the outages of a group of servers. It holds them weakly: a
+// Subscription that nobody closes ends when it is garbage-collected. The zero value has no listeners.
 type Listeners struct {
 	mu      sync.Mutex
 	all     []weak.Pointer[Subscription]
 	version atomic.Uint64 // changes with each Subscribe and Close
 }
 
-// A Subscription makes a group of servers notify a Listener until it is closed. Several Subscriptions of
-// the same Listener count as one.
+// A Subscription makes a group of servers notify a Listener until the Subscription is closed. If several
+// Subscriptions have the same pointer to a Listener, each Change is passed to it once.
 type Subscription struct {
 	listener *Listener
 	of       *Listeners
 	closed   atomic.Bool
 }
 
-// Subscribe adds a listener. The caller keeps the Subscription alive. listener must not be nil, but may
-// point to a nil Listener: then nobody is notified, but the servers are watched.
+// Subscribe adds a listener. The caller must keep the Subscription reachable as long as the listener
+// should be notified. listener must not be nil, but may point to a nil Listener: the servers are then
+// watched, but nobody is notified.
 //
-// The Monitor of a server that is down now notifies the new listener at its next probe or when a
-// request needs the server, whichever is sooner. [Monitor.Refresh] makes it do so at once.
+// If a server is down now, its Monitor notifies the new listener at the next probe, or when a request
+// next needs the server, whichever comes first. [Monitor.Refresh] makes the Monitor notify the listener
+// at once.
 func (l *Listeners) Subscribe(listener *Listener) *Subscription {
 	s := &Subscription{listener: listener, of: l}
 	l.mu.Lock()
@@ -79,8 +82,8 @@ func (l *Listeners) Subscribe(listener *Listener) *Subscription {
 }
 
 // Close ends the subscription. It reports false if the subscription was closed already. Call
-// [Monitor.Refresh] of each server afterwards: a listener that was notified of an outage is then notified
-// that it is over, as far as this listener is concerned.
+// [Monitor.Refresh] for each server afterwards: if the listener has been notified of an outage that goes
+// on, it is then notified of a CameBack, because the outage is over for this listener.
 func (s *Subscription) Close() bool {
 	if s.closed.Swap(true) {
 		return false
@@ -98,15 +101,16 @@ func isOpen(w weak.Pointer[Subscription]) bool {
 	return s != nil && !s.Closed()
 }
 
-// AnyOpen reports whether there is a subscription that is neither closed nor garbage-collected. It
-// usually looks at one only.
+// AnyOpen reports whether there is a subscription that is neither closed nor garbage-collected. Usually
+// it finds one at the first look.
 func (l *Listeners) AnyOpen() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.ContainsFunc(l.all, isOpen)
 }
 
-// current returns each listener once. A nil Listener is left out, because there is nothing to call.
+// current returns the listeners of all open subscriptions, each once. A nil Listener is left out,
+// because there is nothing to call.
 func (l *Listeners) current() []*Listener {
 	var listeners []*Listener
 	known := make(map[*Listener]bool)
@@ -120,13 +124,15 @@ func (l *Listeners) current() []*Listener {
 	return listeners
 }
 
-// An audience is the listeners that were notified that a server is down, and must be notified of the end.
+// An audience contains the listeners that were notified that a server is down. They must also be
+// notified when the outage is over.
 type audience struct {
 	notified []weak.Pointer[Listener]
-	version  uint64 // of the Listeners when they were notified
+	version  uint64 // the version of the Listeners when the audience was notified
 }
 
-// notifyAll notifies all. The first that has not been garbage-collected logs.
+// notifyAll notifies the whole audience of c. Only the first listener that has not been
+// garbage-collected may log c.
 func (a *audience) notifyAll(ctx context.Context, c Change) {
 	for _, w := range a.notified {
 		if listener := w.Value(); listener != nil {
@@ -136,7 +142,7 @@ func (a *audience) notifyAll(ctx context.Context, c Change) {
 	}
 }
 
-// notifyLogger notifies the one that logs.
+// notifyLogger notifies only the listener that logs: the first that has not been garbage-collected.
 func (a *audience) notifyLogger(ctx context.Context, c Change) {
 	for _, w := range a.notified {
 		if listener := w.Value(); listener != nil {
@@ -146,8 +152,8 @@ func (a *audience) notifyLogger(ctx context.Context, c Change) {
 	}
 }
 
-// replace makes the listeners the audience. Those that do not know yet that the server is down are notified
-// of it. Those that knew and have unsubscribed since are notified that it is over.
+// replace makes listeners the audience. It notifies those that were not in the audience before of down.
+// It notifies those that were in the audience but have unsubscribed since of over.
 func (a *audience) replace(ctx context.Context, listeners []*Listener, down, over Change) {
 	knew := make(map[*Listener]bool, len(a.notified))
 	for _, w := range a.notified {
@@ -155,7 +161,7 @@ func (a *audience) replace(ctx context.Context, listeners []*Listener, down, ove
 			knew[listener] = true
 		}
 	}
-	down.Log = down.Log && len(a.notified) == 0 // otherwise a listener that knows has logged it
+	down.Log = down.Log && len(a.notified) == 0 // otherwise the audience before has logged it
 	a.notified = a.notified[:0]
 	for _, listener := range listeners {
 		if !knew[listener] {

@@ -51,8 +51,8 @@ func TestOutages(t *testing.T) {
 	})
 }
 
-// TestListenersComeAndLeave checks of which Changes listeners are notified that subscribe or
-// unsubscribe in an outage, and that nothing is watched without a listener.
+// TestListenersComeAndLeave checks which Changes a listener is notified of that subscribes or
+// unsubscribes during an outage, and that nothing is watched without a listener.
 func TestListenersComeAndLeave(t *testing.T) {
 	t.Parallel()
 	runNear(t, func(f *fixture) {
@@ -91,7 +91,7 @@ func TestListenersComeAndLeave(t *testing.T) {
 	})
 }
 
-// TestForgottenSubscription checks that a Subscription that is garbage-collected in an outage ends
+// TestForgottenSubscription checks that a Subscription that is garbage-collected during an outage ends
 // like one that is closed: nothing is watched without a Subscription.
 func TestForgottenSubscription(t *testing.T) {
 	t.Parallel()
@@ -109,14 +109,14 @@ func TestForgottenSubscription(t *testing.T) {
 	})
 }
 
-// TestLog checks which lines the outages of a server have in the log. Each step is some seconds up,
-// and then some seconds down.
+// TestLog checks which lines the outages of a server have in the log. In each step, the server is up for
+// some seconds and then down for some seconds.
 func TestLog(t *testing.T) {
 	t.Parallel()
 	type outage struct{ up, down float64 }
 	for name, c := range map[string]struct {
 		outages []outage
-		want    string // each line with its second
+		want    string // each line, and the second in which it is logged
 	}{
 		"a line each minute":               {[]outage{{0, 150}}, "0 down, 60 still down, 120 still down, 150 back"},
 		"a blip":                           {[]outage{{0, 0.5}}, "0 down, 0.5 back"},
@@ -153,8 +153,8 @@ func TestLog(t *testing.T) {
 	}
 }
 
-// TestStillDown checks that the line of a long outage names its present cause and is written by one
-// listener.
+// TestStillDown checks that the line of a long outage names the present cause, and that only one
+// listener writes it.
 func TestStillDown(t *testing.T) {
 	t.Parallel()
 	runNear(t, func(f *fixture) {

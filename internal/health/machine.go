@@ -5,17 +5,19 @@ import "time"
 const (
 	// maxDoubt is how long a server can be doubted. After that it counts as down.
 	maxDoubt = 3 * time.Second
-	// While a server is down and requests need it, the pause between probes is 1% of the outage so far,
-	// within these bounds. A probe does not wait for the one before: up to maxProbes are in flight.
+	// While a server is down and requests need it, the pause between the beginnings of two probes is 1% of
+	// the time since the outage began, but at least minProbePause and at most maxProbePause. A probe may
+	// begin while earlier ones are in flight, up to maxProbes of them.
 	minProbePause = 100 * time.Millisecond
 	maxProbePause = time.Second
 	maxProbes     = 8
-	// If no request has needed the server for idleAfter, the pause is idlePause. The next request then
-	// triggers a probe at once, unless maxProbes are in flight, and waits up to wakePause for its result.
+	// If no request has needed the server for idleAfter, the pause is idlePause. The next request makes a
+	// probe begin at once, unless maxProbes are in flight, and waits up to wakePause for the server to be
+	// up.
 	idleAfter = time.Second
 	idlePause = 5 * time.Second
 	wakePause = 100 * time.Millisecond
-	// logPause and blip are part of the rule of the log: see machine.announcement.
+	// logPause and blip belong to the rule that says which outages are logged: see machine.announcement.
 	logPause = time.Minute
 	blip     = time.Second
 )
@@ -24,31 +26,34 @@ const (
 // I/O: callers report what happened and when, and next tells them what to do.
 type machine struct {
 	state State
-	since time.Time // when it entered the state
-	cause error     // the last error seen: why the server is not up
+	since time.Time // when the machine entered the state
+	cause error     // the latest error of the present doubt or outage: why the server is not up
 
 	untested bool // no call has been recorded as answered yet
-	poolSize int
-	broken   int // how many probes found a broken connection since the server is in doubt
+	poolSize int  // see Config.PoolSize
+	broken   int  // how many connections have broken since the present doubt began
 
-	probes       int  // in flight
-	probedHere   bool // one of them was started in the present state
-	patientProbe bool // one of them is allowed the time that a new connection can take
-	hurry        bool // a connection broke: see startProbe
-	cannotProbe  bool // there is nothing to probe with: no probe begins until a request needs the server
-	replaced     bool // another server took over
+	probes       int  // how many probes are in flight
+	probedHere   bool // a probe that was started in the present state is in flight; matters only while the server is doubted
+	patientProbe bool // a probe that gets the time that a new connection can take is in flight
+	hurry        bool // the doubt began with a broken connection, and no call has timed out since: see startProbe
+	cannotProbe  bool // a probe could not be made: no probe begins until a request needs the server
+	replaced     bool // the outage ended because another server took over
 
-	nextProbe time.Time
-	wantedAt  time.Time // when a request last needed the server
-	wokenAt   time.Time // when one needed it after a quiet period
+	nextProbe time.Time // when the next probe may begin
+	wantedAt  time.Time // when a request last needed the server, or when the server last went down, whichever is later
+	wokenAt   time.Time // when a request last came after a pause of idleAfter while the server was down
 
-	wentDown  time.Time
-	announced bool // listeners have been notified that the server is down
+	wentDown  time.Time // when the server last went down
+	announced bool      // next has returned announceDown for the present outage, but not yet announceUp
 
-	// For the rule of the log: see announcement.
-	logged       bool      // the present outage has a line that says that the server is down
-	loggedAt     time.Time // when such a line was last logged, for any outage
-	longLoggedAt time.Time // when such a line was last logged for the last outage that had one, has ended and was no blip
+	// The following fields are for announcement, which decides which outages are logged. A line is a line in
+	// the log that says that the server is down.
+	logged   bool      // the present outage has a line
+	loggedAt time.Time // when the latest line was logged, for any outage
+	// longLoggedAt is about the latest of the outages that are over, have a line and were no blips: it is the
+	// time of the last line of that outage.
+	longLoggedAt time.Time
 }
 
 // enter switches to another state and resets what belongs to the old one.
@@ -59,14 +64,15 @@ func (mc *machine) enter(s State, now time.Time) {
 	}
 }
 
-// record handles the outcome of a request or probe. A call that began before the current state was
-// entered is ignored: it says how things were, not how they are.
+// record handles the outcome of a request or probe. cause is its error, or nil. A call that began before
+// the present state was entered is ignored, because it says how things were, not how they are. The first
+// call ever to be answered is an exception: it ends a doubt even if it began before the doubt.
 func (mc *machine) record(o Outcome, began, now time.Time, cause error) {
 	first := mc.untested && (o == Answered || o == AnsweredLate)
 	mc.untested = mc.untested && !first
 	switch {
 	case first && mc.state == Doubted:
-		// The first call also opens the connection, so it may have been slow for that reason alone.
+		// The first call also has to connect, which may be the only reason why it was slow.
 		mc.enter(Up, now)
 	case began.Before(mc.since), o == Inconclusive:
 	case mc.state == Up && (o == ConnectionLost || o == maybeTimedOut):
@@ -85,6 +91,7 @@ func (mc *machine) record(o Outcome, began, now time.Time, cause error) {
 	}
 }
 
+// recordDoubted handles the outcome of a call that began after the present doubt had begun.
 func (mc *machine) recordDoubted(o Outcome, now time.Time, cause error) {
 	if cause != nil {
 		mc.cause = cause
@@ -93,7 +100,8 @@ func (mc *machine) recordDoubted(o Outcome, now time.Time, cause error) {
 	case o == Answered, o == Rejected, o == Replaced:
 		mc.enter(Up, now)
 	case o == ConnectionLost && mc.broken < mc.poolSize:
-		// Every pooled connection may be broken. The one after the last of them is new.
+		// Every connection in the pool may be broken. The call after poolSize broken connections gets a new
+		// connection, so its failure counts.
 		mc.broken++
 	case o == maybeTimedOut:
 		mc.hurry = false
@@ -102,8 +110,9 @@ func (mc *machine) recordDoubted(o Outcome, now time.Time, cause error) {
 	}
 }
 
-// want notes that a request needs the server. It returns how long that request should wait for the
-// state to change; 0 means not at all. If the state has not changed by then, the request calls want again.
+// want notes that a request needs the server. It returns how long that request should wait for the state
+// to change; 0 or less means not at all. If the server is still not up after that time, or after a
+// change of the state, the request calls want again.
 func (mc *machine) want(now time.Time) time.Duration {
 	idle := now.Sub(mc.wantedAt) > idleAfter
 	mc.wantedAt, mc.cannotProbe = now, false
@@ -113,7 +122,7 @@ func (mc *machine) want(now time.Time) time.Duration {
 	case Doubted:
 		return mc.since.Add(maxDoubt).Sub(now)
 	case Recovered:
-		return wakePause // and again, until the listeners have been notified
+		return wakePause // the request calls want again and again, until the listeners have been notified
 	case Down:
 		if idle {
 			mc.wokenAt, mc.nextProbe = now, now
@@ -126,7 +135,7 @@ func (mc *machine) want(now time.Time) time.Duration {
 type action uint8
 
 const (
-	// wait means to wait for an event, or for the time that next returns.
+	// wait means to wait for an event, but no longer than next says.
 	wait action = iota
 	// probe means to start a probe with the timeout of a request.
 	probe
@@ -134,15 +143,15 @@ const (
 	probePatiently
 	// announceDown means to notify all listeners that the server is down.
 	announceDown
-	// announceStillDown means to notify the listener that logs.
+	// announceStillDown means to notify only the listener that logs, because another line is due.
 	announceStillDown
-	// announceUp means to notify all listeners that were notified that the server is down.
+	// announceUp means to notify all listeners that know of the outage that it is over.
 	announceUp
 	// stop means that there is nothing left to do: the server is up, or there is nothing to probe with.
 	stop
 )
 
-// next returns what to do now. If that is to wait, next also returns for how long at most.
+// next returns what to do now. If the action is wait, next also returns for how long at most.
 func (mc *machine) next(now time.Time) (action, time.Duration) {
 	if mc.state == Doubted && now.Sub(mc.since) >= maxDoubt {
 		mc.enter(Down, now)
@@ -154,8 +163,8 @@ func (mc *machine) next(now time.Time) (action, time.Duration) {
 	case mc.state == Up, mc.cannotProbe:
 		return stop, 0
 	case mc.state == Recovered:
-		return wait, 0
-	case mc.state == Doubted && (mc.probedHere || mc.probes == maxProbes): // one probe at a time
+		return wait, 0 // not reached: in this state, there is always something to announce
+	case mc.state == Doubted && (mc.probedHere || mc.probes == maxProbes): // a doubt has one probe at a time
 		return wait, mc.since.Add(maxDoubt).Sub(now)
 	case mc.probes == maxProbes:
 		return wait, maxProbePause
@@ -165,10 +174,11 @@ func (mc *machine) next(now time.Time) (action, time.Duration) {
 	return mc.startProbe(now), 0
 }
 
-// startProbe notes that a probe begins. The probe gets the time that a new connection can take, with two
-// exceptions. In a doubt that a broken connection began, it gets the timeout of a request, because
-// requests wait for it. (Monitor.probe allows more even then if the server is slow to connect to.) While
-// the server is down, one patient probe at a time is enough.
+// startProbe notes that a probe begins, and returns probe or probePatiently. A probe is patient, which
+// means that it gets the time that a new connection can take, with two exceptions. If the doubt began
+// with a broken connection, the probe gets the timeout of a request, because requests wait for its
+// result. (Monitor.probe allows more even then if the server is slow to connect to.) While the server is
+// down, one patient probe at a time is enough.
 func (mc *machine) startProbe(now time.Time) action {
 	mc.probes, mc.probedHere = mc.probes+1, true
 	switch {
@@ -186,29 +196,31 @@ func (mc *machine) startProbe(now time.Time) action {
 	return probePatiently
 }
 
-// probeEnded handles the outcome of a probe that next asked for. began is when the last call of the probe
-// began, so a probe of an earlier state counts as one of the present state if its second call is.
+// probeEnded handles the outcome of a probe that next asked for. patient says whether next returned
+// probePatiently. A probe may make two calls: see Monitor.probe. began is when the last of them began. A
+// probe that was started in an earlier state therefore counts for the present state if its second call
+// began in the present state.
 func (mc *machine) probeEnded(patient bool, o Outcome, began, now time.Time, cause error) {
 	mc.probes--
 	mc.patientProbe = mc.patientProbe && !patient
 	mc.probedHere = mc.probedHere && began.Before(mc.since)
 	if mc.state == Doubted && o == Inconclusive {
-		mc.nextProbe = now.Add(minProbePause) // the next one may say nothing either, and as fast
+		mc.nextProbe = now.Add(minProbePause) // the next probe may be just as inconclusive, and end just as quickly
 	}
 	mc.record(o, began, now, cause)
 	mc.cannotProbe = mc.cannotProbe || o == NotProbed
 }
 
-// announcement returns what to announce now, or wait if there is nothing to announce. Listeners that were
-// notified that the server is down are also notified of the end, even if the server has recovered
-// meanwhile.
+// announcement returns what to announce now, or wait if there is nothing to announce. If the server
+// recovers before the listeners have been notified that it is down, they are notified all the same:
+// first that the server is down, and then that it is up.
 //
-// announcement also holds the rule of the log. A server that fails again and again has at most one
-// line a minute (logPause) that says that it is down. The line of a blip, which is an outage of less
-// than a second, does not delay the line of a longer outage. The end is logged if the outage has a
-// line.
+// announcement also decides which outages are logged. A line is a line in the log that says that the
+// server is down. If a server fails again and again, its lines are at least a minute (logPause) apart,
+// with one exception: the line of a blip, which is an outage of less than a second, does not delay the
+// line of a longer outage. The end of an outage is logged if the outage has a line.
 //
-//	lines in the minute before     the outage is logged
+//	lines in the minute before     when the outage is logged
 //	none                           when it begins, then once a minute
 //	of a blip alone                after its first second, then once a minute
 //	of a longer outage             a minute after the last of these lines, then once a minute
@@ -234,21 +246,22 @@ func (mc *machine) announcement(now time.Time) action {
 	return wait
 }
 
-// due reports whether a line may be logged now if the last one was logged at an earlier time. The zero
-// time says that there was none.
+// due reports whether a line may be logged now if the previous line was logged at the time last. A zero
+// last means that there was no previous line.
 func due(last, now time.Time) bool { return last.IsZero() || now.Sub(last) >= logPause }
 
-// announcedUp is called once the listeners have been notified that the server has recovered. From now
-// on requests go to it again.
+// announcedUp is called once the listeners have been notified that the server has recovered. From then
+// on, requests are sent to the server again.
 func (mc *machine) announcedUp(now time.Time) {
 	if mc.state == Recovered && !mc.announced {
 		mc.enter(Up, now)
 	}
 }
 
-// abandon disables the circuit breaker because nobody is subscribed: the server counts as up again,
-// whether it was doubted or down. Each later request finds out for itself, within its own timeout, whether
-// the server answers.
+// abandon makes the server count as up, whether it was doubted or down, because nobody is subscribed.
+// Every request is then sent. If the server does not answer, each request takes its own timeout to find
+// that out. If a request fails, the machine leaves the state Up as usual, but the supervisor calls
+// abandon again at once.
 func (mc *machine) abandon(now time.Time) {
 	mc.announced = false
 	mc.enter(Up, now)

@@ -14,11 +14,11 @@ import (
 type world struct {
 	machine   machine
 	now       time.Time
-	probes    []flight  // in flight
-	announced []action  // so patient
+	probes    []flight  // the probes in flight
+	announced []action  // so far
 	logged    bool      // the present outage has been logged
 	loggedAt  time.Time // when a line was last logged that says that the server is down
-	longAt    time.Time // the same, for the last outage that was no blip
+	longAt    time.Time // the same, for the latest outage that has ended, was logged and was no blip
 }
 
 // A flight is a probe in flight.
@@ -54,7 +54,7 @@ func (w world) clone() world {
 	return w
 }
 
-// settle does everything that the machine says, until it says to wait or to stop.
+// settle does what the machine says, until the machine says to wait or to stop.
 func (w *world) settle() error {
 	for range 20 {
 		do, pause := w.machine.next(w.now)
@@ -112,7 +112,7 @@ func (w *world) announce(do action) error {
 	return nil
 }
 
-// holds checks the rules that hold whenever the machine waits.
+// holds checks the rules that must hold whenever the machine waits.
 func (w *world) holds() error {
 	isDown := len(w.announced) > 0 && w.announced[len(w.announced)-1] != announceUp
 	switch {
@@ -163,10 +163,10 @@ func inputs() []input {
 	return all
 }
 
-// key returns a text that is the same for two worlds in which the same can happen from now on.
-// Instants count from now. A new field of the machine belongs into the text, unless there is a reason
-// as for these: poolSize never changes, replaced only names an event, and wentDown is the same as
-// since while the server is down.
+// key returns the same text for two worlds if the same can happen in both from now on. Instants count
+// from now. A new field of the machine must be part of the text, unless there is a reason to leave it
+// out. These fields are left out: poolSize never changes, replaced only names an event, and wentDown is
+// the same as since while the server is down.
 func (w *world) key() string {
 	mc := w.machine
 	last := stop
@@ -183,9 +183,9 @@ func (w *world) key() string {
 		mc.announced, mc.logged, ago(mc.loggedAt), ago(mc.longLoggedAt), w.logged, mc.cause, last, ages)
 }
 
-// TestMachineSearched tries everything that can happen to a server in a few steps. Whatever happened,
-// a server that answers again is up within a fifth of a second, or a little more than 1% of a long
-// outage.
+// TestMachineSearched tries everything that can happen to a server in a few steps. Whatever has
+// happened, a server that answers again must be up within a fifth of a second or, after a long outage,
+// within a little more than 1% of the outage.
 func TestMachineSearched(t *testing.T) {
 	t.Parallel()
 	type node struct {
@@ -218,7 +218,7 @@ func TestMachineSearched(t *testing.T) {
 				}
 				seen[k] = true
 				within := minProbePause + max(minProbePause, min(w.now.Sub(w.machine.wentDown)/100, maxProbePause))
-				if w.machine.state == Doubted { // requests wait meanwhile
+				if w.machine.state == Doubted { // requests wait during a doubt
 					within += maxDoubt
 				}
 				if took, err := w.recovers(); err != nil || took > within+2*recoverStep {
@@ -232,7 +232,8 @@ func TestMachineSearched(t *testing.T) {
 	t.Logf("%d states", len(seen))
 }
 
-// TestFewProbes checks that while no probe is answered, maxProbes are in flight, one of which is patient.
+// TestFewProbes checks that maxProbes probes are in flight if no probe is answered, and that one of them
+// is patient.
 func TestFewProbes(t *testing.T) {
 	t.Parallel()
 	mc, patient, all := newMachine(), 0, 0
@@ -283,8 +284,8 @@ func justified(name string, before *machine, w *world) error {
 	return nil
 }
 
-// recovers returns how long it takes until the server is up, if requests need it and it answers every
-// probe that begins from now on. Probes in flight get no answer.
+// recovers returns how long it takes until the server is up if requests need it, and if it answers every
+// probe that begins from now on. Probes that are in flight get no answer.
 func (w world) recovers() (time.Duration, error) {
 	w = w.clone()
 	for i := range w.probes {

@@ -9,14 +9,16 @@ import (
 )
 
 const (
-	// connectFactor is how many round trips a first call may take: TCP, TLS, a greeting, the call.
-	// A server that answers within a tenth of the timeout can therefore be connected to in time.
+	// connectFactor is how many round trips a call takes at most if it has to connect first: for TCP, for
+	// TLS, for a greeting and for the call itself. If a server answers within a tenth of the timeout, a
+	// call that has to connect therefore ends within the timeout.
 	connectFactor = 10
 	// minConnectTime is the least time that a call gets if it may have to connect first.
 	minConnectTime = 5 * time.Second
-	// notePause is how often it is noted that a request needs a server that is down. Requests in between
-	// do not take the lock. This is for Down alone, because many requests fail at once then: in the other
-	// states a request waits, and needs the channel that the lock guards.
+	// notePause is the shortest time between two notes that a request needs a server that is down. Requests
+	// that come between them do not take the lock. Only the state Down needs this pause, because requests
+	// do not wait there, so that there may be very many of them. In the other states, a request waits, and
+	// needs the channel changed, which the lock guards.
 	notePause = 20 * time.Millisecond
 )
 
@@ -24,12 +26,13 @@ const (
 type Monitor struct {
 	Config
 
-	state atomic.Uint32 // a copy of the machine's, to read without the lock
-	// slowToConnect is whether a new connection may take longer than the timeout. It is assumed
-	// until the server has answered within a tenth of the timeout.
+	state atomic.Uint32 // a copy of machine.state that can be read without the lock
+	// slowToConnect says whether a new connection may take longer than the timeout. It is true until the
+	// server has answered within a tenth of the timeout. It becomes true again when a probe was slow only
+	// because it had to connect.
 	slowToConnect atomic.Bool
 	created       time.Time
-	notedUntil    atomic.Int64 // a duration since created; until then, no other request is noted
+	notedUntil    atomic.Int64 // a time since created, until which noteRequest notes no other request while the server is down
 
 	mu         sync.Mutex
 	machine    machine
@@ -54,7 +57,8 @@ func (m *Monitor) Up() bool { return State(m.state.Load()) == Up }
 // call should continue after its caller has stopped waiting, so that the next call finds a connection.
 func (m *Monitor) SlowToConnect() bool { return m.slowToConnect.Load() }
 
-// ConnectTimeout is how long a call gets that may have to connect first.
+// ConnectTimeout returns how long a call is given if it may have to connect first. timeout is for all
+// other calls.
 func ConnectTimeout(timeout time.Duration) time.Duration {
 	return max(connectFactor*timeout, minConnectTime)
 }
@@ -76,8 +80,10 @@ func (m *Monitor) Answered(began time.Time, wrote bool) {
 	}
 	now := time.Now()
 	m.noteSpeed(now.Sub(began))
+	// While the server is up, every answer is recorded: the first one shows that a connection can be made. While
+	// the server is not up, only an answer to a write is recorded.
 	switch {
-	case !wrote && !m.Up(): // while the server is up, any first answer counts: it shows that there is a connection
+	case !wrote && !m.Up():
 	case now.Sub(began) > m.Timeout:
 		m.recordCall(AnsweredLate, began, nil)
 	default:
@@ -85,22 +91,22 @@ func (m *Monitor) Answered(began time.Time, wrote bool) {
 	}
 }
 
-// noteSpeed notes that connecting is not slow if a call took a tenth of the timeout at most.
+// noteSpeed notes that connecting is not slow if a call took no longer than a tenth of the timeout.
 func (m *Monitor) noteSpeed(took time.Duration) {
 	if took*connectFactor <= m.Timeout {
 		m.slowToConnect.Store(false)
 	}
 }
 
-// Failed records that a request ended with an error. allowed is how long the request was allowed to take.
-// cause is the error and must not be nil: probes and listeners are given it.
+// Failed records that a request ended with an error. allowed is how long the request was allowed to
+// take. cause is the error. It must not be nil, because probes and listeners get it.
 func (m *Monitor) Failed(o Outcome, began time.Time, allowed time.Duration, cause error) {
 	m.recordCall(m.weigh(o, began, allowed), began, cause)
 }
 
 // weigh turns TimedOut into maybeTimedOut if the timeout may be the fault of this process or of a new
-// connection: if it was noticed late, if connecting may take longer than the timeout, or if goroutines
-// wait for a processor.
+// connection. There are three such cases: the timeout was noticed late, connecting may take longer than
+// the timeout, or goroutines wait for a processor.
 func (m *Monitor) weigh(o Outcome, began time.Time, allowed time.Duration) Outcome {
 	if o != TimedOut {
 		return o
@@ -116,15 +122,14 @@ func (m *Monitor) recordCall(o Outcome, began time.Time, cause error) {
 	m.update(func(mc *machine, now time.Time) { mc.record(o, began, now, cause) })
 }
 
-// Await waits until the server is up, and reports whether it is. Call it before each request. It waits only
-// while an answer can be expected soon:
+// Await waits until the server is up, and reports whether it is. Call it before each request. It waits
+// only while the server may soon be up:
 //
 //   - while the server is doubted, for three seconds at most;
-//   - while the server is down, for 100 ms, if no request has needed it for a second;
-//   - without limit while the listeners are being notified that the server has recovered.
+//   - while the server is down, for 100 ms at most, and only if no request had needed it for a second before;
+//   - while the listeners are being notified that the server has recovered, however long that takes.
 //
-// It returns false early when ctx ends or until is closed. until may be nil; a client closes it, for
-// example, when the client itself is closed.
+// Await stops waiting and returns false when ctx ends or until is closed. until may be nil.
 func (m *Monitor) Await(ctx context.Context, until <-chan struct{}) bool {
 	for !m.Up() {
 		left, changed := m.noteRequest()
@@ -146,8 +151,9 @@ func (m *Monitor) Await(ctx context.Context, until <-chan struct{}) bool {
 	return true
 }
 
-// noteRequest notes that a request needs the server. It returns how long the request may wait, and the
-// channel that is closed when the state changes.
+// noteRequest notes that a request needs the server. It returns how long the request should wait, and
+// the channel that is closed when the state changes. The channel may be nil if the request should not
+// wait.
 func (m *Monitor) noteRequest() (left time.Duration, changed <-chan struct{}) {
 	if State(m.state.Load()) == Down && int64(time.Since(m.created)) < m.notedUntil.Load() {
 		return 0, nil
@@ -164,8 +170,8 @@ func (m *Monitor) noteRequest() (left time.Duration, changed <-chan struct{}) {
 // A Snapshot is the state of a server at an instant.
 type Snapshot struct {
 	State State
-	Since time.Time // when it entered the state; zero while it is up
-	Cause error     // why it is not up; nil while it is up
+	Since time.Time // when the server entered the state; zero while it is up
+	Cause error     // why the server is not up; nil while it is up
 }
 
 // Snapshot returns the present state.
@@ -188,7 +194,8 @@ func (m *Monitor) update(act func(mc *machine, now time.Time)) {
 	m.superviseLocked()
 }
 
-// publishLocked wakes the requests that wait for a change of state if the state is not the one before.
+// publishLocked copies the state of the machine into m.state if it is no longer the state before, and
+// wakes the requests that wait for a change.
 func (m *Monitor) publishLocked(before State) {
 	if m.machine.state != before {
 		m.state.Store(uint32(m.machine.state))
@@ -197,7 +204,8 @@ func (m *Monitor) publishLocked(before State) {
 	}
 }
 
-// superviseLocked starts the supervisor if the server needs one and has none, and pokes it.
+// superviseLocked makes the supervisor look at the machine again if the server is not up. It starts the
+// supervisor if none is running.
 func (m *Monitor) superviseLocked() {
 	if m.machine.state == Up {
 		return
@@ -212,18 +220,20 @@ func (m *Monitor) superviseLocked() {
 	}
 }
 
-// Refresh makes the supervisor look at the Listeners again, if the server is not up: it notifies
-// listeners that have subscribed or unsubscribed in an outage, and ends the outage if nobody is
-// subscribed any more. Refresh does not wait for that. The Listeners do not know their Monitors, so
-// whoever closes a Subscription calls Refresh: package redisstore does when a Store closes.
+// Refresh makes the supervisor look at the Listeners again if the server is not up. The supervisor then
+// notifies the listeners that have subscribed or unsubscribed during the outage. If nobody is subscribed
+// any more, the server counts as up again. Refresh does not wait for the supervisor.
+//
+// The Listeners do not know their Monitors, so whoever closes a Subscription must call Refresh. Package
+// redisstore does so when a Store closes.
 func (m *Monitor) Refresh() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.superviseLocked()
 }
 
-// supervise is the supervisor: it does what the machine says until the server is up or nothing more can be
-// done. Its probes are canceled when it ends.
+// supervise is what the supervisor's goroutine runs. It does what the machine says, until the server is
+// up or nothing more can be done. When it ends, its probes are canceled.
 func (m *Monitor) supervise() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -251,8 +261,9 @@ func (m *Monitor) supervise() {
 	}
 }
 
-// nextAction returns what to do now. If that is to wait, it also returns for how long at most. It asks
-// the machine, unless listeners have come or left.
+// nextAction returns what to do now. If the action is wait, it also returns for how long at most. The
+// machine chooses the action, unless listeners have subscribed or unsubscribed during an outage, or
+// nobody is subscribed.
 func (m *Monitor) nextAction() (do action, pause time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -261,7 +272,7 @@ func (m *Monitor) nextAction() (do action, pause time.Duration) {
 	nobody := !m.Listeners.AnyOpen()
 	switch {
 	case listenersChanged, nobody && len(m.audience.notified) > 0:
-		do = announceDown // to listeners that came later; for those that left the outage is over
+		do = announceDown // it notifies listeners that have subscribed since, and those that have unsubscribed
 	case nobody:
 		do = stop
 		m.machine.abandon(time.Now())
@@ -276,13 +287,13 @@ func (m *Monitor) nextAction() (do action, pause time.Duration) {
 	return do, pause
 }
 
-// probe makes one call, or two if the first one was answered but took longer than a request may wait:
-// the first one may have taken so long because it had to connect, and the second one finds the
-// connection.
+// probe makes one call, or two. If the first call was answered, but took longer than a request may wait,
+// the reason may be that it had to connect. The second call uses the connection that the first one has
+// made.
 func (m *Monitor) probe(ctx context.Context, began time.Time, patient bool) {
 	timeout := m.Timeout
-	// If connecting is slow, a probe that ends a doubt has to have the time for it, even if the
-	// machine is in a hurry.
+	// If connecting is slow, a probe in a doubt needs the time to connect even if the machine is in a
+	// hurry.
 	if patient || m.SlowToConnect() && State(m.state.Load()) == Doubted {
 		timeout = ConnectTimeout(m.Timeout)
 	}
@@ -297,7 +308,7 @@ func (m *Monitor) probe(ctx context.Context, began time.Time, patient bool) {
 	default:
 		began = time.Now()
 		if o, err = m.callProber(ctx, m.Timeout, nil); o == Answered {
-			m.slowToConnect.Store(true) // the first call was slow only because it connected
+			m.slowToConnect.Store(true) // the first call was slow only because it had to connect
 		}
 	}
 	m.update(func(mc *machine, now time.Time) { mc.probeEnded(patient, o, began, now, err) })
@@ -335,8 +346,8 @@ func (m *Monitor) announceDown(ctx context.Context) {
 	m.audience.replace(ctx, m.Listeners.current(), down, over)
 }
 
-// announceUp notifies the listeners that were notified that the server is down. Afterwards requests go to
-// the server again.
+// announceUp notifies the audience that the outage is over. Requests are sent to the server again after
+// that.
 func (m *Monitor) announceUp(ctx context.Context) {
 	m.mu.Lock()
 	event := CameBack
@@ -358,12 +369,12 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// processBusy reports whether goroutines wait long for a processor. The answer of a server may then
-// have arrived without anybody having read it.
+// processBusy reports whether goroutines wait long for a processor. In such a process, the answer of a
+// server may have arrived without having been read.
 func processBusy() bool {
 	for range 4 {
 		began := time.Now()
-		runtime.Gosched() // lets all goroutines that can run go first
+		runtime.Gosched() // lets the other goroutines that can run go first
 		if time.Since(began) > time.Millisecond {
 			return true
 		}

@@ -35,8 +35,9 @@ func TestTimeouts(t *testing.T) {
 	}
 }
 
-// TestFirstAnswer checks that the first answer of all ends a doubt although its request began before,
-// because it was late for the connection alone. Later such answers say nothing of how things are now.
+// TestFirstAnswer checks that the first answer of all ends a doubt although its request began before the
+// doubt: the answer was late only because of the connection. A later answer of this kind says how things
+// were, and is ignored.
 func TestFirstAnswer(t *testing.T) {
 	t.Parallel()
 	run(t, func(f *fixture) {
@@ -66,8 +67,8 @@ func TestFirstAnswerThatChangedNothing(t *testing.T) {
 	})
 }
 
-// TestAnswersInAnOutage checks that a request ends an outage only if it made the server change something:
-// a server that is full or read-only answers the others.
+// TestAnswersInAnOutage checks that a request ends an outage only if it made the server change
+// something: a server that is full or read-only answers all other requests.
 func TestAnswersInAnOutage(t *testing.T) {
 	t.Parallel()
 	runNear(t, func(f *fixture) {
@@ -157,8 +158,8 @@ func TestProbeTimes(t *testing.T) {
 	}
 }
 
-// TestProbeThatConnects checks that a probe that was answered too late for a request makes a second
-// call over the connection that it has made, and that the second call decides.
+// TestProbeThatConnects checks a probe whose answer came too late for a request. It must make a second
+// call over the connection that the first call has made, and the outcome of the second call must count.
 func TestProbeThatConnects(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -191,8 +192,8 @@ func TestProbeThatConnects(t *testing.T) {
 	}
 }
 
-// TestProbeOfAnEarlierDoubt checks that a server that is doubted anew is probed once, whatever comes
-// of a probe that began when it was doubted before.
+// TestProbeOfAnEarlierDoubt checks that a server that comes into doubt a second time is probed once,
+// whatever the outcome of a probe that began in the first doubt.
 func TestProbeOfAnEarlierDoubt(t *testing.T) {
 	t.Parallel()
 	run(t, func(f *fixture) {
@@ -208,9 +209,9 @@ func TestProbeOfAnEarlierDoubt(t *testing.T) {
 	})
 }
 
-// TestCannotProbe checks that probing stops if there is nothing to probe with, until a request needs
-// the server, and that the probes that are canceled thereby neither are a reason why the server is
-// down nor begin another probe.
+// TestCannotProbe checks that probing stops if a probe cannot be made, until a request needs the server.
+// The probes in flight are then canceled. They must not become the cause of the outage or make another
+// probe begin.
 func TestCannotProbe(t *testing.T) {
 	t.Parallel()
 	runNear(t, func(f *fixture) {
@@ -243,7 +244,7 @@ func TestAwait(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		outcome health.Outcome // of a request before
-		quiet   time.Duration  // then no request came for so long
+		quiet   time.Duration  // how long no request came after that
 		reply   reply
 		want    string
 	}{
@@ -279,10 +280,10 @@ func TestAwaitAfterAQuietTime(t *testing.T) {
 }
 
 // TestAwaitEndsEarly checks that a request stops waiting when its context ends or its other channel is
-// closed, even if the server is then up.
+// closed.
 func TestAwaitEndsEarly(t *testing.T) {
 	t.Parallel()
-	hung := time.AfterFunc(20*time.Second, func() { panic("Await does not end") }) // of the real clock: time stands still in the bubble
+	hung := time.AfterFunc(20*time.Second, func() { panic("Await does not end") }) // by the real clock, because time may stand still in the bubble
 	defer hung.Stop()
 	runNear(t, func(f *fixture) {
 		f.fail(health.ConnectionLost)
@@ -300,17 +301,18 @@ func TestAwaitEndsEarly(t *testing.T) {
 	})
 }
 
-// TestNotedRequests checks that a request is not noted if another one was noted less than 20 ms before
-// while the server is down, but that a request is when the server is doubted meanwhile.
+// TestNotedRequests checks that, while the server is down, a request is not noted if another one was
+// noted less than 20 ms before. If the server comes into doubt in these 20 ms, a request must be noted
+// nevertheless.
 func TestNotedRequests(t *testing.T) {
 	t.Parallel()
 	runNear(t, func(f *fixture) {
 		f.fail(health.Unavailable)
 		f.wantAwait("0s: false")
 		time.Sleep(19 * time.Millisecond)
-		f.wantAwait("0s: false") // not noted
+		f.wantAwait("0s: false") // is not noted
 		time.Sleep(982 * time.Millisecond)
-		f.wantAwait("100ms: false") // 1.001 s after the one that was noted
+		f.wantAwait("100ms: false") // comes 1.001 s after the request that was noted
 	})
 	runNear(t, func(f *fixture) {
 		f.fail(health.Unavailable)

@@ -1,6 +1,6 @@
-// Package line queues the callers of this process that wait for the same key, first come, first served. It
-// decides when a caller may ask for units, and wakes callers when units become free. How a caller asks is
-// up to the caller.
+// Package line queues the callers of this process that wait for the same key, first come, first served.
+// It decides when a caller may ask for units, and wakes callers when units become free. How units are
+// asked for is up to each caller: see [Lines.Wait].
 package line
 
 import (
@@ -21,38 +21,39 @@ const (
 	// round trip.
 	maxAsking = 64
 
-	// A denial that may be over at any time is asked about again after firstPoll. Each further pause is
-	// half as long again, up to lastPoll. All lines together ask at most once per pollGap.
+	// After a denial that may be over at any time, the first caller of a line asks again after about
+	// firstPoll. Each further pause is half as long again as the one before, up to lastPoll. With many
+	// lines, the pauses are longer, so that all lines together ask about once per pollGap at most.
 	firstPoll, lastPoll, pollGap = 10 * time.Millisecond, 50 * time.Millisecond, time.Millisecond
 
-	// If callers of this process have passed on slots to each other for turnTime, the next one pauses for
-	// about half of lastPoll, so that other processes get slots too.
+	// If callers of this process have passed on slots to each other for turnTime, the next caller that is
+	// woken pauses for about half of lastPoll, so that other processes get slots too.
 	turnTime = 500 * time.Millisecond
 
-	// never is the RetryAfter of a request that is not admitted by waiting.
+	// never is the RetryAfter of a request that is not admitted however long it waits.
 	never time.Duration = math.MaxInt64
 )
 
 // A Caller is a request that waits for its turn.
 type Caller struct {
 	Key string
-	// BanOnly means that no units are wanted, so that only the end of a ban is waited for. Such callers
-	// have a line of their own, because they need not wait for callers that want units.
+	// BanOnly means that the caller wants no units, and waits only for the end of a ban. Such callers have
+	// a line of their own, because they need not wait for callers that want units.
 	BanOnly bool
 	Units   int64     // how many units the caller wants
-	Until   time.Time // when the caller gives up, if this is before its context ends; zero: never
-	Most    int       // how many callers with a Most may wait at a time; 0: the number is not bounded
+	Until   time.Time // when the caller gives up, if its context has not ended by then; zero means never
+	Most    int       // bounds how many callers with a Most may wait at a time; 0 means that this caller is not bounded
 }
 
 // A Denial says why units were denied, and when they may be admitted.
 type Denial struct {
-	Reply      decision.Reply // the reply that denied, for the caller's use: this package does not read it
+	Reply      decision.Reply // the reply that denied; this package does not read it
 	At         time.Time      // when the reply came
 	RetryAfter time.Duration  // the longest Duration means never
 	Held       bool           // the denial may be over at any time, when somebody gives units back
 
-	// Count, Window and Drains describe how units become free after that: Count units in each Window, one
-	// by one if Drains is set, and otherwise all at once. A Window of 0 means that this is not known.
+	// Count, Window and Drains describe how units become free after RetryAfter: Count units in each Window,
+	// one by one if Drains is set, and otherwise all at once. A Window of 0 means that this is not known.
 	Count  int64
 	Window time.Duration
 	Drains bool
@@ -64,7 +65,8 @@ type Denial struct {
 // soon reports whether the denial may be over at any time.
 func (d *Denial) soon() bool { return d.Held || d.RetryAfter == never }
 
-// over returns the earliest instant at which a line whose callers want units in total has been admitted.
+// over returns the earliest instant at which the last caller of a line can be admitted, if the callers
+// of the line want the given number of units together.
 func (d *Denial) over(units int64) time.Time {
 	over := d.At.Add(d.RetryAfter)
 	if d.Window == 0 || d.Count == 0 {
@@ -77,8 +79,8 @@ func (d *Denial) over(units int64) time.Time {
 	return over.Add(time.Duration(min(windows*float64(d.Window), 1e18)))
 }
 
-// A RefusalError is the error of a caller whose wait would be too long, or that came when too many were
-// waiting. It wraps [context.DeadlineExceeded].
+// A RefusalError is the error of a caller whose wait would be too long or has been too long, or that
+// came when too many callers were waiting. It wraps [context.DeadlineExceeded].
 type RefusalError struct {
 	Wait   time.Duration // how much longer the wait would be; 0 if that is not known
 	Last   *Denial       // the last denial in the line, or nil
@@ -99,8 +101,8 @@ func (r *RefusalError) Unwrap() error { return context.DeadlineExceeded }
 // Lines has a line for each key that somebody waits for. The zero Lines is ready to use. It is safe for
 // concurrent use.
 type Lines struct {
-	count atomic.Int64 // of lines; read without the lock, so that a limiter for which nobody waits pays little
-	// mu guards the fields below and all lines and waiters. It is never held while a caller asks.
+	count atomic.Int64 // how many lines there are; read without the lock, so that a limiter for which nobody waits pays little
+	// mu guards the fields below and all lines and waiters. It is not held while a caller asks for units.
 	mu      sync.Mutex
 	byKey   map[name]*line
 	bounded int // how many waiters have a Most
@@ -112,15 +114,16 @@ type name struct {
 	banOnly bool
 }
 
-// A line has the callers that wait for one key, in the order in which they came. The first caller has its
-// turn. So have callers behind it if enough units remain for them as well.
+// A line has the callers that wait for one key, in the order in which they came. The first caller has
+// its turn. A caller behind it also has its turn if enough units remain for that caller and for all
+// before it.
 type line struct {
 	waiters []*waiter
 	units   int64         // how many units all waiters want together
 	last    *Denial       // the last denial of the first waiter, or nil
 	freed   chan struct{} // closed when units become free in this process; nil if nobody waits for that
-	poll    time.Duration // the last pause between two attempts
-	kept    time.Time     // since when callers of this process pass on slots to each other; zero if they do not
+	poll    time.Duration // the last pause between two attempts, before jitter; 0 if there was none
+	kept    time.Time     // since when callers of this process have passed on slots to each other; zero if they have not
 }
 
 // A waiter is a Caller in a line.
@@ -128,9 +131,9 @@ type waiter struct {
 	Caller
 
 	line    *line
-	hasTurn bool          // whether it has its turn
+	hasTurn bool          // whether the waiter has its turn
 	turn    chan struct{} // receives an element when the waiter gets its turn
-	waited  bool          // whether it has waited, for its turn or to ask again
+	waited  bool          // whether the waiter has waited, for its turn or before asking again
 }
 
 func (c *Caller) name() name { return name{c.Key, c.BanOnly} }
@@ -153,9 +156,10 @@ func (ls *Lines) Anyone(key string) bool {
 	return ls.byKey[name{key: key}] != nil
 }
 
-// Wait waits until it is the turn of c, and then calls ask until ask does not deny. ask returns the denial,
-// or nil and how many units remain; no lock is held meanwhile. Wait calls long before each pause, with the
-// length of the pause. It returns an error of ask, the error of ctx, or a [RefusalError].
+// Wait waits until it is the turn of c, and then calls ask until ask does not deny. ask returns the
+// denial, or nil and the number of units that remain. No lock is held while ask is called. Before each
+// pause, Wait calls long with the length of the pause. Wait returns nil if c was admitted, and otherwise
+// the error of ask, the error of ctx, or a [RefusalError].
 func (ls *Lines) Wait(ctx context.Context, c Caller, long func(context.Context, time.Duration),
 	ask func() (denial *Denial, remaining int64, err error),
 ) error {
@@ -186,7 +190,7 @@ func (ls *Lines) Wait(ctx context.Context, c Caller, long func(context.Context, 
 			return nil
 		}
 		if first = ls.denied(w, denial); !first {
-			continue // a caller that came before has its turn
+			continue // another caller is the first of the line: w waits for its turn again
 		}
 		if !denial.soon() && denial.RetryAfter > w.timeLeft() {
 			return &RefusalError{Wait: denial.RetryAfter, Last: denial, Waited: w.waited}
@@ -217,8 +221,9 @@ func (ls *Lines) rest(ctx context.Context, w *waiter, denial *Denial, freed <-ch
 }
 
 // join appends w to the line of its key; w must then leave the line. join refuses w if w would certainly
-// wait for too long, or if too many callers wait. With a Most, a key may have no more waiters than there
-// are places left for all other keys.
+// wait for too long, or if too many callers wait. If w has a Most, too many means that the line already
+// has at least as many waiters as there are places left. The callers of one key can therefore take at
+// most half of the places, rounded up.
 func (ls *Lines) join(w *waiter) *RefusalError {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -252,8 +257,8 @@ func (ls *Lines) join(w *waiter) *RefusalError {
 	return nil
 }
 
-// turnsLocked gives the first waiter its turn, and those behind it for which enough of the remaining units
-// are left.
+// turnsLocked gives the first waiter its turn, and after it one waiter after the other, until too few of
+// the remaining units are left for the next waiter.
 func (q *line) turnsLocked(remaining int64) {
 	for i, w := range q.waiters[:min(len(q.waiters), maxAsking)] {
 		if i > 0 && w.Units > remaining {
@@ -306,8 +311,8 @@ func (ls *Lines) asking(w *waiter) <-chan struct{} {
 	return w.line.freed
 }
 
-// denied records that w was denied. It reports whether w is the first of its line: only the first asks
-// again after a pause, while other waiters lose their turn.
+// denied records that w was denied. It reports whether w is the first of its line. Only the first waiter
+// asks again after a pause; any other loses its turn.
 func (ls *Lines) denied(w *waiter, d *Denial) (first bool) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -339,8 +344,9 @@ func (ls *Lines) late(w *waiter) *RefusalError {
 	return r
 }
 
-// woken returns how long the first waiter of a line, which was woken, must leave the free units to other
-// processes. Without this pause, other processes would get nothing while callers wait in this one.
+// woken is called when the first waiter of a line was woken because units may be free. It returns how long
+// the waiter must leave such units to other processes. Without this pause, other processes would get
+// nothing while callers wait in this one.
 func (ls *Lines) woken(w *waiter) time.Duration {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -361,11 +367,11 @@ func jittered(d time.Duration) time.Duration { return d/2 + rand.N(d) }
 // last denial says that units become free only as time passes.
 func (ls *Lines) Free(key string) { ls.wake(key, false) }
 
-// Forget wakes the first caller that waits for key whatever the last denial says, because the key was reset
-// or unblocked. It also wakes the first caller that waits for the end of a ban of key.
+// Forget wakes the first caller that waits for key, whatever the last denial says. It is called when the
+// key was reset or unblocked. It also wakes the first caller that waits for the end of a ban of key.
 func (ls *Lines) Forget(key string) { ls.wake(key, true) }
 
-// wake implements Free, and Forget if whatever is set.
+// wake implements Free and Forget. whatever is set for Forget.
 func (ls *Lines) wake(key string, whatever bool) {
 	if ls.count.Load() == 0 {
 		return
@@ -386,8 +392,8 @@ func (q *line) wakeLocked(whatever bool) {
 	q.freed, q.last = nil, nil
 }
 
-// Rest waits for d. It returns early when wake is closed or has an element, with woken set, or when ctx
-// ends, with the error of ctx.
+// Rest waits for d. It returns early if wake is closed or has an element; woken is then true. It also
+// returns early, with the error of ctx, if ctx ends.
 func Rest(ctx context.Context, d time.Duration, wake <-chan struct{}) (woken bool, err error) {
 	if d <= 0 {
 		return false, nil

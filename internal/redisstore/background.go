@@ -11,12 +11,12 @@ import (
 )
 
 // A Background is a call that no caller waits for: a renewal, the settlement of a lease, or a
-// release for a caller that has left. It is sent once, in a round trip with many others if they may
-// share one. It is not sent while its server is down.
+// release for a caller that has left. It is sent once, in a round trip with many others if these
+// may share one. It is not sent while its server is down.
 type Background struct {
 	Limits *Limits
 	Key    string
-	// Begin is called when the call is about to be sent, and returns what it asks for. It reports
+	// Begin is called when the call is about to be sent, and returns the operation to send. It reports
 	// false if the call need not be sent any more.
 	Begin func() (algorithm.Operation, bool)
 	// End, if it is not nil, is called after a Begin that reported true.
@@ -70,9 +70,10 @@ func (s *Store) sendBackground(ctx context.Context, n *node, calls []Background)
 	inFlight.Wait()
 }
 
-// sendGrowingBatches sends calls in batches, one after the other. It does not send several at a time,
-// because a distant server would then need new connections, which take too long to make. Instead, each
-// batch is twice as large as the previous one, unless larger batches take longer.
+// sendGrowingBatches sends calls in batches, one after the other. It does not send several batches
+// at a time, because this would need new connections, which take too long to make if the server is
+// distant. Instead, each batch is twice as large as the one before. If a batch took longer than the
+// fastest one by more than 1/16 of the timeout, the next batch is half as large.
 func (s *Store) sendGrowingBatches(ctx context.Context, n *node, calls []Background) {
 	shortest := s.Timeout
 	for size := s.perScript; len(calls) > 0 && s.awaitUp(ctx, n, calls); {
@@ -89,12 +90,13 @@ func (s *Store) sendGrowingBatches(ctx context.Context, n *node, calls []Backgro
 	}
 }
 
-// awaitUp waits until the server is up, at most for the timeout, and reports whether it is.
+// awaitUp waits until the server is up, but no longer than the timeout, and reports whether it is.
 func (s *Store) awaitUp(ctx context.Context, n *node, calls []Background) bool {
 	return n.awaitUp(ctx, calls[0].Key, s.deadlines.timer().done)
 }
 
-// sendChunk sends calls in one round trip, and calls their Begin and End.
+// sendChunk calls the Begin of each call, sends the calls in one round trip, and then calls the End
+// of each.
 func (s *Store) sendChunk(ctx context.Context, n *node, chunk []Background) {
 	var calls []*Call
 	var sent []Background
@@ -115,15 +117,15 @@ func (s *Store) sendChunk(ctx context.Context, n *node, chunk []Background) {
 	}
 }
 
-// sendCalls sends calls in one round trip, and then sends the calls that must be sent alone once more.
-// It returns one error for each call.
+// sendCalls sends calls in one round trip. Calls that must be sent alone are then sent again, one
+// after the other. sendCalls returns one error for each call.
 func (s *Store) sendCalls(ctx context.Context, n *node, calls []*Call) []error {
 	errs := make([]error, len(calls))
 	batched := len(calls) > 1
 	if batched {
 		if err := s.send(ctx, n, calls, batch.Place[*Call]{}, nil); err != nil {
 			for i := range errs {
-				errs[i] = err // d.err may not be read: the round trip was abandoned, and may still write to the calls
+				errs[i] = err // d.err may not be read: the goroutine that sends may still write to the calls
 			}
 			return errs
 		}

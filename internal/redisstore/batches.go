@@ -18,8 +18,8 @@ import (
 // Redis does nothing else.
 const maxWork = 1200
 
-// nonPlainFactor is how many times as long Redis takes for a call that is not a plain decision. In a
-// script with other calls, such a call takes 6 to 11 µs for each limit.
+// nonPlainFactor multiplies the estimated time for a call that is not a plain decision. In a script
+// with other calls, such a call takes 6 to 11 µs for each limit.
 const nonPlainFactor = 3
 
 type batcher = batch.Batcher[*Call]
@@ -29,20 +29,20 @@ const (
 	// number, light traffic does not wait at all, and on a slow network calls wait for a fraction of a
 	// round trip.
 	maxInFlight = 4
-	// maxBatches replaces maxInFlight if round trips are short and one of those in flight is a batch;
-	// each batch is then twice as large. With one batch in flight, server and process would take turns
-	// being idle: with 64 callers, two batches have 1.4 times the throughput of one, and four no more
-	// than two.
+	// maxBatches replaces maxInFlight as batch.Bound.Batches says; each batch is then twice as large.
+	// If only one batch could be in flight, the server and this process would take turns being idle.
+	// With 64 callers, two batches in flight have 1.4 times the throughput of one, and four have no
+	// more than two.
 	maxBatches = 2
-	// maxInFlightOfNode is maxInFlight for a node of a Cluster, which serves only some of the callers.
-	// With four, the batches were half as large, and the decisions of 64 callers on three nodes took a
-	// quarter more CPU time.
+	// maxInFlightOfNode replaces maxInFlight for a node of a Cluster, which serves only some of the
+	// callers. With maxInFlight, the batches were half as large, and the decisions of 64 callers on
+	// three nodes took a quarter more CPU time.
 	maxInFlightOfNode = 2
 )
 
-// batcher returns the batcher of the decisions for a server, or nil if each decision must be sent alone.
-// Batches are only for redis.Client and redis.ClusterClient: for other clients, it is not known which
-// keys one script or pipeline may have.
+// batcher returns the batcher of the decisions for a server, or nil if each decision must be sent
+// alone. Only a redis.Client and a redis.ClusterClient have batches: for other clients, it is not
+// known which keys one script or pipeline may have.
 func (s *Store) batcher(n *node) *batcher {
 	if s.MaxBatch == 1 {
 		return nil
@@ -96,7 +96,7 @@ func (s *Store) newBatcher(n *node) *batcher {
 	}, s.callerLeft)
 }
 
-// work estimates how many microseconds of Redis a call takes.
+// work estimates how many microseconds Redis takes for a call.
 func (s *Store) work(d *Call) int64 {
 	sum := int64(0)
 	for o := d; o != nil; o = o.next {
@@ -108,12 +108,20 @@ func (s *Store) work(d *Call) int64 {
 	return sum
 }
 
-// execute makes calls in one round trip. If one script may have all their keys, it makes them by one
-// script. If the server refuses such a script, each call gets ErrRetryAlone. There may be more calls in
-// the background than one script may make; execute then sends several scripts.
+// execute makes calls in one round trip:
 //
-// An error that execute returns applies to all calls. If execute returns nil, each call has an error of
-// its own.
+//   - A lone call is made by one script.
+//   - Several calls are made by one script if one script may have all their keys. If the server
+//     refuses the script, each call gets ErrRetryAlone.
+//   - On a node of a Cluster, several calls are made by a pipeline of scripts, one for each call,
+//     unless it is known that one script may have all their keys.
+//   - On any other server of which it is known that one script may not have all their keys, nothing
+//     is sent, and each call gets ErrRetryAlone.
+//   - More calls in the background than one script may make are made by a pipeline of scripts with
+//     several calls each.
+//
+// An error that execute returns applies to all calls. If execute returns nil, the field err of each
+// call has the error of the call alone, which may be nil.
 func (s *Store) execute(ctx context.Context, n *node, calls []*Call) error {
 	switch {
 	case len(calls) == 1: // a lone call is sent after the switch
@@ -161,10 +169,10 @@ func plainLast(calls []*Call) []*Call {
 // A pipeliner is a client that sends several commands at once.
 type pipeliner interface{ Pipeline() redis.Pipeliner }
 
-// pipelined sends the commands that queue adds. It uses the connection of a transaction that watches no
-// keys, which comes from the same pool as the connections of single commands. go-redis 9.23 has another
-// pool for pipelines, and the first connection of that pool to a distant server would take longer than a
-// batch may.
+// pipelined sends the commands that queue adds. For a redis.Client, it uses the connection of a
+// transaction that watches no keys: such a connection comes from the same pool as the connections
+// of single commands. go-redis 9.23 has another pool for pipelines, and the first connection of
+// that pool to a distant server would take longer than a batch may.
 func pipelined(ctx context.Context, client pipeliner, queue func(redis.Pipeliner)) error {
 	if c, ok := client.(*redis.Client); ok {
 		return c.Watch(ctx, func(tx *redis.Tx) error { return pipelined(ctx, tx, queue) })
@@ -221,9 +229,9 @@ func (s *Store) sendPipelined(ctx context.Context, n *node, size int, calls []*C
 // A partError is the error of all calls in one of several scripts of a round trip.
 type partError struct{ error }
 
-// replied reads the reply to calls, or handles the error that came instead. If the server refused calls
-// that shared a script, each call gets ErrRetryAlone, and replied returns nil. lone says that there was
-// only one call, which is never sent again in this way.
+// replied reads the reply to calls, or handles the error that came instead. If the server refused
+// calls that shared a script, each call gets ErrRetryAlone, and replied returns nil. lone says that
+// the round trip had only one call; that call never gets ErrRetryAlone.
 func (s *Store) replied(n *node, calls []*Call, reply []int64, err error, lone bool) error {
 	switch {
 	case err == nil:

@@ -16,8 +16,8 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/check"
 )
 
-// TestBatchEndsInTime checks a batch that is never answered, with two callers, one of which has waited for
-// long before the batch starts: neither may wait longer than the timeout.
+// TestBatchEndsInTime checks a batch that is never answered. It has two callers, one of which has
+// waited for a long time before the batch starts. Neither may wait longer than the timeout.
 func TestBatchEndsInTime(t *testing.T) {
 	withFake(t, func(t *testing.T, f *fake) {
 		const timeout, busy = 500 * time.Millisecond, 300 * time.Millisecond
@@ -34,7 +34,7 @@ func TestBatchEndsInTime(t *testing.T) {
 		s.single = s.newBatcher(s.servers.whole)
 		s.servers.whole.sharding.state.Store(oneScript)
 		var callers sync.WaitGroup
-		for range 4 { // these calls go alone, so that later ones wait for a batch
+		for range 4 { // these calls are sent alone, so that later ones wait for a batch
 			callers.Go(func() { _, _ = s.decide(t.Context()) })
 		}
 		for _, after := range []time.Duration{10 * time.Millisecond, 290 * time.Millisecond} {
@@ -67,7 +67,7 @@ func TestParts(t *testing.T) {
 		"silent after NOSCRIPT":   {noScript, noScript, silence, context.DeadlineExceeded},
 		"one answered":            {noScript, noScript, nil, nil}, // the other reply is too short
 		"a hook tells Exec alone": {errDial, nil, nil, errDial},
-		"not all could be sent":   {errWrite, errWrite, nil, errWrite}, // but some may have been
+		"not all could be sent":   {errWrite, errWrite, nil, errWrite}, // but some commands may have been sent
 	} {
 		withFake(t, func(t *testing.T, f *fake) {
 			f.pipeline = func(cmds []redis.Cmder) error {
@@ -78,14 +78,14 @@ func TestParts(t *testing.T) {
 			}
 			f.set(c.then)
 			s := f.store(time.Second)
-			var members []*Call // two for each script
+			var calls []*Call // two for each script
 			for _, op := range []algorithm.Op{algorithm.OpCharge, algorithm.OpCharge, algorithm.OpReserve, algorithm.OpReserve} {
-				members = append(members, NewCall(s.Limits, "k", algorithm.Operation{Op: op, N: 1}))
+				calls = append(calls, NewCall(s.Limits, "k", algorithm.Operation{Op: op, N: 1}))
 			}
-			plain, held := members[0], members[3]
+			plain, held := calls[0], calls[3]
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
-			err := s.sendPipelined(ctx, s.servers.whole, 2, members)
+			err := s.sendPipelined(ctx, s.servers.whole, 2, calls)
 			if !errors.Is(err, c.want) || held.err == nil || (plain.err == nil) != (c.want == nil) {
 				t.Errorf("%s: %v, want %v; of each %v and %v", name, err, c.want, plain.err, held.err)
 			}
@@ -111,20 +111,20 @@ func TestPartFailsOnce(t *testing.T) {
 			cmds[1].SetErr(errReply)
 			return errReply
 		}
-		members := make([]*Call, 2*perScript)
-		for i := range members {
-			members[i] = NewCall(s.Limits, "k", algorithm.Operation{Op: algorithm.OpRenew, N: 1, Handles: make([]algorithm.Handle, 1)})
+		calls := make([]*Call, 2*perScript)
+		for i := range calls {
+			calls[i] = NewCall(s.Limits, "k", algorithm.Operation{Op: algorithm.OpRenew, N: 1, Handles: make([]algorithm.Handle, 1)})
 		}
-		if err := s.send(t.Context(), s.servers.whole, members, batch.Place[*Call]{}, nil); err != nil {
+		if err := s.send(t.Context(), s.servers.whole, calls, batch.Place[*Call]{}, nil); err != nil {
 			t.Fatal(err)
 		}
-		for i, m := range members {
-			if failed := i >= perScript; failed != errors.Is(m.err, errReply) {
-				t.Errorf("renewal %d: %v", i, m.err)
+		for i, d := range calls {
+			if failed := i >= perScript; failed != errors.Is(d.err, errReply) {
+				t.Errorf("renewal %d: %v", i, d.err)
 			}
 		}
 		if len(s.errs) != 1 {
-			t.Errorf("%d failures are told of, want one", len(s.errs))
+			t.Errorf("%d failures are reported, want one", len(s.errs))
 		}
 	})
 }
@@ -169,12 +169,12 @@ func TestBatchAllocates(t *testing.T) {
 		s.servers.whole.sharding.state.Store(oneScript)
 		const callers = 64
 		batch := func(size int) float64 {
-			members := make([]*Call, size)
+			calls := make([]*Call, size)
 			return testing.AllocsPerRun(100, func() {
-				for i := range members {
-					members[i] = NewCall(s.Limits, "alice@example.com@192.0.2.17:8080", algorithm.Operation{Op: algorithm.OpCharge, N: 1})
+				for i := range calls {
+					calls[i] = NewCall(s.Limits, "alice@example.com@192.0.2.17:8080", algorithm.Operation{Op: algorithm.OpCharge, N: 1})
 				}
-				if err := s.send(t.Context(), s.servers.whole, members, batch.Place[*Call]{}, nil); err != nil {
+				if err := s.send(t.Context(), s.servers.whole, calls, batch.Place[*Call]{}, nil); err != nil {
 					t.Fatal(err)
 				}
 			})
@@ -185,8 +185,8 @@ func TestBatchAllocates(t *testing.T) {
 	})
 }
 
-// TestUndoneAlone checks the reply that tells a call of a batch to be sent again. To a lone call it is an
-// error, so that the call is not sent again forever.
+// TestUndoneAlone checks the reply that makes a call of a batch be sent again. For a lone call,
+// this reply is an error, so that the call is not sent again forever.
 func TestUndoneAlone(t *testing.T) {
 	t.Parallel()
 	limit := algorithm.Limit{Kind: algorithm.FixedWindow, Evaluator: algorithm.FixedWindow.New(algorithm.Numbers{Count: 10, Period: 60_000_000, Burst: 10})}

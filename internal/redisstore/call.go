@@ -18,11 +18,11 @@ type Call struct {
 	Limits *Limits
 	Key    string
 	// Operation is what the call asks for. If Handles is not nil, the reply to a call that decides or
-	// renews overwrites it.
+	// renews overwrites its elements.
 	algorithm.Operation
 
-	// Answers has one answer for each limit after a call that decides. After a ban that began
-	// before the call they are meaningless.
+	// Answers has one answer for each limit, which a call that decides fills in. If a ban of the key
+	// had begun before the call, the answers are meaningless.
 	Answers []algorithm.Answer
 
 	next *Call // the call for the next limiter if several decide together; otherwise nil
@@ -33,10 +33,10 @@ type Call struct {
 }
 
 // NewCall returns a Call about the user's key k.
-func NewCall(l *Limits, k string, c algorithm.Operation) *Call {
-	d := &Call{Limits: l, Key: k, Operation: c}
+func NewCall(l *Limits, k string, operation algorithm.Operation) *Call {
+	d := &Call{Limits: l, Key: k, Operation: operation}
 	d.self[0] = d
-	if c.Op > algorithm.OpReserve {
+	if operation.Op > algorithm.OpReserve {
 		return d
 	}
 	if d.Answers = d.inline[:]; len(l.limits) > len(d.inline) || l.bans != nil {
@@ -73,9 +73,10 @@ func (s *Store) Decide(ctx context.Context, d *Call) error {
 // is nil. It sends the call even if ctx has ended: a ctx that ends before the timeout only bounds how
 // long the caller waits.
 //
-// If the ctx of a caller ends before the timeout, and too many others have left calls behind, End
-// returns ErrQueue at once. It then sends nothing and does not call ended. After any other error,
-// including an ErrQueue of a call that waited for a batch, ended has been called or will be.
+// If ctx has ended, or has a deadline before the end of the timeout, the call needs a goroutine. If
+// there are too many such goroutines, End returns ErrQueue at once, sends nothing and does not call
+// ended. After any other error, ended has been called or will be. This includes an ErrQueue because
+// too many calls wait for batches, or because the call has waited for its batch for too long.
 func (s *Store) End(ctx context.Context, d *Call, ended func()) error {
 	sent := ctx
 	if ctx.Done() != nil {
@@ -109,34 +110,35 @@ func (s *Store) Reset(ctx context.Context, l *Limits, k string) error {
 // Block bans k for the given number of microseconds. If atLeast is set, a ban that ends later stays
 // as it is. A duration of 0 ends the ban, and the next ban counts as the first.
 func (s *Store) Block(ctx context.Context, l *Limits, k string, lasts int64, atLeast bool) error {
-	c := algorithm.Operation{Op: algorithm.OpBlock, N: lasts, AtLeast: atLeast}
-	return s.doWhenUp(ctx, NewCall(l, k, c), s.deadlines.timer())
+	operation := algorithm.Operation{Op: algorithm.OpBlock, N: lasts, AtLeast: atLeast}
+	return s.doWhenUp(ctx, NewCall(l, k, operation), s.deadlines.timer())
 }
 
-// hasLessTime reports whether ctx has ended, or will end before a call that begins now.
+// hasLessTime reports whether ctx has ended, or will end before the timeout of a call that begins
+// now.
 func (s *Store) hasLessTime(ctx context.Context) bool {
 	deadline, ok := ctx.Deadline()
 	return (ok && time.Until(deadline) < s.Timeout) || ctx.Err() != nil
 }
 
-// doWhenUp sends d at once if its server is up, and otherwise as soon as the server is up. If the server
-// did not receive d, or did not carry it out, doWhenUp sends d again, so d is carried out at most once.
-// The caller waits until its timer ends.
-func (s *Store) doWhenUp(ctx context.Context, d *Call, until *sharedTimer) error {
+// doWhenUp sends d at once if its server is up, and otherwise as soon as the server is up. It sends
+// d again only if the server did not receive d, or did not carry it out, so d is carried out at
+// most once. The caller waits until callerEnd.
+func (s *Store) doWhenUp(ctx context.Context, d *Call, callerEnd *sharedTimer) error {
 	n := s.servers.of(ctx, s, d.Key)
 	err := errNotUp
 	if n.up() {
-		err = s.attempt(ctx, n, d, until, false)
+		err = s.attempt(ctx, n, d, callerEnd, false)
 	}
 	for pause := minRetryPause; err != nil; pause = min(2*pause, maxRetryPause) {
 		unbatched := notDone(err)
-		if err = s.beforeRetry(ctx, n, d, err, pause, until); err != nil {
+		if err = s.beforeRetry(ctx, n, d, err, pause, callerEnd); err != nil {
 			return err
 		}
 		if !unbatched {
 			n = s.servers.of(ctx, s, d.Key) // another node may have the key now
 		}
-		err = s.attempt(ctx, n, d, until, unbatched)
+		err = s.attempt(ctx, n, d, callerEnd, unbatched)
 	}
 	return nil
 }
@@ -148,29 +150,29 @@ const (
 	maxRetryPause = 20 * time.Millisecond
 )
 
-// beforeRetry waits until d, which failed with the error failed, can be sent again, and then returns
-// nil. If d must not be sent again, it returns the error for the caller.
-func (s *Store) beforeRetry(ctx context.Context, n *node, d *Call, failed error, pause time.Duration, until *sharedTimer) error {
+// beforeRetry waits until d can be sent again, and then returns nil. lastError is the error with
+// which d failed. If d must not be sent again, beforeRetry returns the error for the caller.
+func (s *Store) beforeRetry(ctx context.Context, n *node, d *Call, lastError error, pause time.Duration, callerEnd *sharedTimer) error {
 	switch {
-	case errors.Is(failed, batch.ErrRetryAlone):
-		return nil // at once: d need not share a script
-	case notDone(failed):
+	case errors.Is(lastError, batch.ErrRetryAlone):
+		return nil // d is sent again at once, because it will be alone in its script
+	case notDone(lastError):
 		select {
 		case <-time.After(pause):
 			return nil
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-until.done:
-			return s.failed(ctx, n, d, failed, until.began)
+		case <-callerEnd.done:
+			return s.failed(ctx, n, d, lastError, callerEnd.began)
 		}
-	case !isUnsent(failed):
-		return failed
-	case n.awaitUp(ctx, d.Key, until.done):
+	case !isUnsent(lastError):
+		return lastError
+	case n.awaitUp(ctx, d.Key, callerEnd.done):
 		return nil
-	case isClosed(until.done):
+	case isClosed(callerEnd.done):
 		return cmp.Or(ctx.Err(), s.timeoutError())
 	}
-	return cmp.Or(ctx.Err(), failed)
+	return cmp.Or(ctx.Err(), lastError)
 }
 
 // notDone reports whether err says that the server has received a call but not carried it out, because
@@ -180,33 +182,33 @@ func notDone(err error) bool {
 	return errors.Is(err, batch.ErrRetryAlone) || diagnose.HasCode(err, "TRYAGAIN")
 }
 
-// attempt sends d once. It sends d in a batch if enough calls are in flight, and alone otherwise or if
-// unbatched is set. The caller waits no longer than until, its timer.
-func (s *Store) attempt(ctx context.Context, n *node, d *Call, until *sharedTimer, unbatched bool) error {
+// attempt sends d once. It sends d in a batch if enough calls are in flight, and alone otherwise or
+// if unbatched is set. The caller waits until callerEnd.
+func (s *Store) attempt(ctx context.Context, n *node, d *Call, callerEnd *sharedTimer, unbatched bool) error {
 	b := s.batcher(n)
 	if b == nil || unbatched {
-		return s.send(ctx, n, d.self[:], batch.Place[*Call]{}, until)
+		return s.send(ctx, n, d.self[:], batch.Place[*Call]{}, callerEnd)
 	}
 	place, way := b.Enter(ctx, d)
 	switch way {
 	case batch.Full:
 		return ErrQueue
 	case batch.Alone:
-		return s.send(ctx, n, d.self[:], place, until)
+		return s.send(ctx, n, d.self[:], place, callerEnd)
 	case batch.Batched: // below
 	}
-	switch left, err := place.Wait(ctx, until.done); {
+	switch abandoned, err := place.Wait(ctx, callerEnd.done); {
 	case errors.Is(err, batch.ErrTimeout):
-		return s.tooLate(left, until.began)
+		return s.tooLate(abandoned, callerEnd.began)
 	case err != nil:
 		return err
 	}
 	return d.err
 }
 
-// tooLate returns the error of a decision whose time ended while it waited for its batch. The error says
-// what took most of the time: this process, if the server has answered other batches meanwhile, and
-// otherwise the server.
+// tooLate returns the error of a decision that began at since, and whose time ended while it waited
+// for its batch. The error says what took most of that time: this process, if the server has
+// answered other batches since then, and otherwise the server.
 func (s *Store) tooLate(a batch.Abandoned, since time.Time) error {
 	answers := a.LastReply.Sub(since) > s.Timeout/4
 	switch unsent := a.Started.IsZero(); {

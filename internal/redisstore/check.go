@@ -46,9 +46,10 @@ func (s *Store) Check(ctx context.Context) (advice []string, cannot error) {
 	return nil, s.explain(ctx, err)
 }
 
-// tryCommands is a script that returns which of the commands in ARGV the user may not run. It tries
-// each command with arguments that change nothing, and with fewer until Redis accepts their number:
-// Redis checks the number before it checks the rights and runs the command.
+// tryCommands is a script that returns which of the commands in ARGV the user may not run. It calls
+// each command with a key that nothing else uses as every argument: first with four arguments, and
+// then with fewer until Redis accepts their number. Redis checks the number before it checks the
+// rights and runs the command.
 //
 //nolint:dupword // Lua has many ends
 const tryCommands = `
@@ -68,8 +69,8 @@ for _, name in ipairs(ARGV) do
 end
 return missing`
 
-// missingRights says which commands of the scripts the Redis user may not run. It returns "" if the user
-// may run all of them, or if missingRights cannot find out.
+// missingRights says which commands of the scripts the Redis user may not run. It returns "" if the
+// user may run all of them, or if it cannot find this out.
 func (s *Store) missingRights(ctx context.Context) string {
 	commands := regexp.MustCompile(`redis\.p?call\('([A-Z]+)'`)
 	args := []any{"eval", tryCommands, 1, s.head + "~check}:~check"}
@@ -86,8 +87,8 @@ func (s *Store) missingRights(ctx context.Context) string {
 	return "the Redis user may not run " + strings.ToLower(strings.Join(slices.Sorted(slices.Values(cmd.Val())), ", "))
 }
 
-// advice returns what is wrong with a server that can decide. It leaves out everything that the Redis
-// user has no right to ask.
+// advice returns what is wrong with a server that can decide. It leaves out what it cannot find out
+// because the Redis user may not run a command.
 func (s *Store) advice(ctx context.Context) (all []string) {
 	options := s.servers.options
 	all = append(all, s.adviceOnOptions()...)

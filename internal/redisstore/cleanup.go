@@ -17,7 +17,8 @@ import (
 )
 
 const (
-	// maxCleanups bounds how many cleanups wait. If there are more, the holds are left to expire.
+	// maxCleanups bounds how many cleanups wait. If there are more, what they would free is left to
+	// expire.
 	maxCleanups = 10_000
 	// cleanupPause is the pause before the next attempt if a server is down.
 	cleanupPause = 50 * time.Millisecond
@@ -28,7 +29,7 @@ type cleanups struct {
 	mu      sync.Mutex
 	waiting []cleanup
 	freeing bool // a goroutine is sending the cleanups in waiting
-	sending int  // how many goroutines Close waits for: the one that runs free, and those that begin has counted
+	sending int  // how many goroutines Close waits for: the one that runs the method free, and those that the method begin has counted
 }
 
 // A cleanup is a call that frees the units and slots that another call holds. They expire at until;
@@ -40,9 +41,10 @@ type cleanup struct {
 	until     time.Time
 }
 
-// freeUnclaimed frees the units and slots that d holds if nobody takes the reply, because the caller has
-// left or received the error err. A charge of a plain decision stays. If the reply is lost, only slots
-// are freed, by the id that the caller chose for them, and units are left to expire.
+// freeUnclaimed frees the units and slots that d holds if nobody takes the reply, because the
+// caller has left or received the error err. A charge of a plain decision stays. If the reply is
+// lost, only slots are freed, by the id that Decide chose for their hold, and units are left to
+// expire.
 func (s *Store) freeUnclaimed(d *Call, err error) {
 	call, holds := d.undo(err)
 	if !holds {
@@ -61,8 +63,8 @@ func (s *Store) freeLater(d *Call, call algorithm.Operation, within time.Duratio
 	s.cleanups.add(s, cleanup{d.Limits, d.Key, call, time.Now().Add(within)})
 }
 
-// callerLeft frees what is held for d, whose caller left before the round trip ended with err. If err is
-// not nil, finish or failEach has already done this.
+// callerLeft frees what is held for d, whose caller left before the round trip ended with err. If
+// err or the error of d is not nil, finish or failEach has already done this.
 func (s *Store) callerLeft(d *Call, err error) {
 	if err == nil && d.err == nil {
 		s.freeUnclaimed(d, nil)

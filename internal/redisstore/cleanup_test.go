@@ -16,7 +16,7 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/check"
 )
 
-// A freeing client counts the round trips. Each takes the time takes.
+// A freeing client counts the round trips. Each round trip takes as long as the field takes says.
 type freeing struct {
 	takes time.Duration
 	sent  atomic.Int64
@@ -53,8 +53,8 @@ func (c *freeing) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPi
 	return func(_ context.Context, cmds []redis.Cmder) error { return c.reply(cmds...) }
 }
 
-// leave returns a Store after callers have left it: in each goroutine, the number each of calls, whose
-// replies are lost.
+// leave returns a Store after callers have left calls behind whose replies are lost: each goroutine
+// has left as many calls as each says.
 func (c *freeing) leave(goroutines, each int) *Store {
 	limit := algorithm.Limit{Kind: algorithm.InFlight, Evaluator: algorithm.InFlight.New(algorithm.Numbers{Burst: 10}), HoldDuration: 1e7}
 	limits := NewLimits([]algorithm.Limit{limit}, []string{"x"}, nil)

@@ -9,9 +9,9 @@ import (
 	"github.com/redislimit/redislimit/internal/batch"
 )
 
-// A deadlineContext has the values of a caller's context, but ends with a timer. Many calls share a
-// timer, so that a timeout costs a call almost nothing. A deadlineContext does not end with the caller's
-// context, because a call may outlive its caller.
+// A deadlineContext has the values of a caller's context, but ends with a timer instead. Many calls
+// share a timer, so that a timeout costs a call almost nothing. A deadlineContext does not end with
+// the caller's context, because a call may outlive its caller.
 type deadlineContext struct {
 	context.Context //nolint:containedctx // deadlineContext is a context itself
 
@@ -76,7 +76,7 @@ func (d *deadlines) next(now time.Time) *sharedTimer {
 	return t
 }
 
-// bounded runs f, which makes a call to Redis, and waits for it at most for d.
+// bounded runs f, which makes a call to Redis, and waits for f for at most d.
 func (s *Store) bounded(ctx context.Context, d time.Duration, f func(context.Context) error) error {
 	bounded, cancel := context.WithTimeout(ctx, d)
 	defer cancel()

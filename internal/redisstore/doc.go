@@ -28,6 +28,6 @@
 //
 // The packages below this one: algorithm writes the scripts and reads their replies; batch lets
 // calls share round trips; health decides when a server is down and when to try it again; diagnose
-// says what an error means; key encodes a user's key for a Redis key; hook has the type in which
-// Store.Servers reports the state of each server to administrators.
+// says what an error means; key encodes a user's key for a Redis key; coreaccess has the type in
+// which Store.Servers reports the state of each server to administrators.
 package redisstore

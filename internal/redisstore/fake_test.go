@@ -153,7 +153,7 @@ func (f *fake) set(answer func(ctx context.Context) error) {
 	f.answer = answer
 }
 
-// sent returns how many scripts the server has received since the last call of sent.
+// sent returns how many scripts the server has received since the previous call of the method sent.
 func (f *fake) sent() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -162,7 +162,7 @@ func (f *fake) sent() int {
 	return n
 }
 
-// A tested is a Store and the reports of its Hooks.
+// A tested is a Store, and what was reported to its Hooks.
 type tested struct {
 	*Store
 
@@ -257,6 +257,6 @@ func (s *tested) wantChanges(t *testing.T, want ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !slices.Equal(s.changes, want) {
-		t.Errorf("told %q, want %q; failures: %v", s.changes, want, s.errs)
+		t.Errorf("notified of %q, want %q; failures: %v", s.changes, want, s.errs)
 	}
 }

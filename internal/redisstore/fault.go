@@ -29,8 +29,9 @@ var (
 	errNotUp error = unsentError{health.ErrDown}
 )
 
-// outcome returns what the error of a call says about its server, and the error for the caller. The call
-// began at began, and could take the time given. A reply that cannot be read concerns only one key.
+// outcome returns what the error of a call says about its server, and the error for the caller. The
+// call began at began, and was allowed to take the time given. A reply that cannot be read concerns
+// only one key.
 func (s *Store) outcome(err error, given time.Duration, began time.Time) (health.Outcome, error) {
 	if errors.Is(err, algorithm.ErrPartly) || errors.Is(err, algorithm.ErrReply) {
 		return health.Rejected, err
@@ -80,8 +81,9 @@ func unsent(err error) error {
 	return err
 }
 
-// failed records the failure of a call that began at began, and returns the error for its caller. The
-// hooks receive the values of ctx. If a hook of the client panicked, this says nothing about the server.
+// failed records the failure of a call that began at began, and returns the error for its caller.
+// The functions in s.Hooks receive the values of ctx. If a hook of the client panicked, only
+// HookPanicked is called, because the panic says nothing about the server.
 func (s *Store) failed(ctx context.Context, n *node, d *Call, err error, began time.Time) error {
 	if hook := (*batch.HookError)(nil); errors.As(err, &hook) {
 		if s.Hooks.HookPanicked != nil {
@@ -92,7 +94,7 @@ func (s *Store) failed(ctx context.Context, n *node, d *Call, err error, began t
 	err = s.explain(ctx, err)
 	o, err := s.outcome(err, s.Timeout, began)
 	if reply := redis.Error(nil); d.Op > algorithm.OpReserve && errors.As(err, &reply) {
-		o = health.Rejected // a server may refuse what ends a hold, and decide all the same
+		o = health.Rejected // a server that refuses to end a hold may still be able to decide
 	}
 	n.noteKey(d.Key)
 	n.health.Failed(o, began, s.Timeout, err)

@@ -3,8 +3,8 @@ package redisstore
 import "github.com/redis/go-redis/v9"
 
 // optionsOf returns the options of the connections of a client, or nil if the client is not one of
-// go-redis. They are the user's options after go-redis has replaced some values: a user's -1 is 0 here.
-// ReadTimeout and WriteTimeout mean:
+// go-redis. go-redis has already replaced some of the values that the user has set: for example, -1
+// has become 0. ReadTimeout and WriteTimeout mean:
 //
 //	positive  a step of a call takes at most that long, and no longer than the context lasts
 //	0         a step of a call takes at most as long as the context lasts

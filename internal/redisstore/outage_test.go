@@ -18,9 +18,9 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/check"
 )
 
-// After one timeout, the server is down for all stores over the client that have this timeout: no decision
-// waits, and none is used as a probe. One of the stores logs, and all are notified. A client that does not
-// end calls with their contexts makes no difference.
+// After one timeout, the server is down for all stores over the client that have this timeout. No
+// decision waits, and no decision serves as a probe. All stores are notified, and one of them logs. This
+// is also true of a client that does not end calls with their contexts.
 func TestHealthIsShared(t *testing.T) {
 	t.Parallel()
 	for name, away := range map[string]func(context.Context) error{"silent": silence, "deaf": deaf} {
@@ -70,7 +70,7 @@ func healthIsShared(t *testing.T, f *fake, away func(context.Context) error) {
 }
 
 // If decisions are made all the time, a server that is back is used within 200 ms, however long it was
-// down. TestQuietOutage is about a server that nobody needs meanwhile.
+// down. TestQuietOutage is about a server that no decision needs while it is down.
 func TestServerIsBack(t *testing.T) {
 	t.Parallel()
 	for _, away := range []func(context.Context) error{silence, fails(errDial), fails(errMemory)} {
@@ -156,8 +156,8 @@ func TestStoresClose(t *testing.T) {
 	})
 }
 
-// A closed store finds out with its decisions whether the server answers: its decisions must not be left to
-// the outage policy forever, and no probes may run.
+// A closed store sends its decisions, and so finds out whether the server answers. Its decisions must
+// not be left to the outage policy forever, and no probes may run.
 func TestClosedStoreDecides(t *testing.T) {
 	t.Parallel()
 	withStore(t, 500*time.Millisecond, func(t *testing.T, f *fake, s *tested) {
@@ -185,8 +185,8 @@ func TestClosedStoreDecides(t *testing.T) {
 	})
 }
 
-// A store that is made at the moment when the last one closes must not be notified of an outage without its
-// end, even if it makes no decisions.
+// A store that is made at the moment when the last one closes may be notified of an outage. It must then
+// also be notified of the end, even if it makes no decisions.
 func TestStoresReplaced(t *testing.T) {
 	t.Parallel()
 	for range 20 {
@@ -201,7 +201,7 @@ func TestStoresReplaced(t *testing.T) {
 			time.Sleep(time.Minute)
 			s.wantChanges(t, "down", "back")
 			if len(late.changes)%2 != 0 {
-				t.Errorf("told %q", late.changes)
+				t.Errorf("notified of %q", late.changes)
 			}
 		})
 	}
@@ -231,8 +231,8 @@ func TestStoresOfClusterClose(t *testing.T) {
 	})
 }
 
-// A client that is closed before its limiters is an outage. The outage is reported and logged once, and
-// ends when the limiters are closed.
+// If a client is closed before its limiters, this is an outage. It is reported and logged once, and ends
+// when the limiters are closed.
 func TestClientCloses(t *testing.T) {
 	t.Parallel()
 	withStore(t, 500*time.Millisecond, func(t *testing.T, f *fake, s *tested) {
@@ -366,8 +366,8 @@ func TestFarServer(t *testing.T) {
 	}
 }
 
-// A first answer that comes after its caller has left shows that the server is up: the next decision need
-// not wait for a probe.
+// If the first answer comes after its caller has left, it shows that the server is up: the next decision
+// need not wait for a probe.
 func TestFirstAnswerIsSlow(t *testing.T) {
 	t.Parallel()
 	withFake(t, func(t *testing.T, f *fake) {
@@ -411,8 +411,9 @@ func TestNearServer(t *testing.T) {
 	})
 }
 
-// A new connection to a server that is back may take longer than a decision may. One probe at a time may
-// take that long. The server is up if a round trip then fits the timeout.
+// A new connection to a server that is back may take longer than a decision may. One probe at a time is
+// given that long. The server is up if a round trip over the new connection then takes less than the
+// timeout.
 func TestFarServerIsBack(t *testing.T) {
 	t.Parallel()
 	for _, ctxDeadlines := range []bool{false, true} {
@@ -449,7 +450,7 @@ func TestFarServerIsBack(t *testing.T) {
 	}
 }
 
-// A short outage does not keep a following longer one out of the log.
+// A short outage does not keep a longer outage that follows it out of the log.
 func TestLoggedAfterMoment(t *testing.T) {
 	t.Parallel()
 	withStore(t, 500*time.Millisecond, func(t *testing.T, f *fake, s *tested) {
@@ -489,8 +490,8 @@ func TestToldLater(t *testing.T) {
 	})
 }
 
-// A caller with less time than the timeout leaves with the error of its context, which says nothing about
-// the server. The call continues to its own timeout, which does.
+// A caller with less time than the timeout leaves with the error of its context, which says nothing
+// about the server. The call continues until its own timeout, which does say something.
 func TestCallIsNotItsCaller(t *testing.T) {
 	t.Parallel()
 	for _, ctxDeadlines := range []bool{false, true} {
@@ -594,7 +595,7 @@ func TestEndRefused(t *testing.T) {
 }
 
 // A timeout that is noticed late, as in a busy process, does not mean that the server is down. A probe
-// finds that out.
+// finds out whether the server answers.
 func TestLateTimeout(t *testing.T) {
 	t.Parallel()
 	for answers, changes := range map[bool][]string{true: nil, false: {"down"}} {

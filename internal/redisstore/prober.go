@@ -38,7 +38,7 @@ func (p prober) Probe(ctx context.Context, lastError error) (health.Outcome, err
 		})
 	})
 	switch {
-	case err == nil, errors.Is(err, errMoved) && p.node == p.node.servers.whole: // a whole Cluster is never replaced: its topology is loaded
+	case err == nil, errors.Is(err, errMoved) && p.node == p.node.servers.whole: // the topology is known now: decisions go to the nodes
 		return health.Answered, nil
 	case errors.Is(err, errMoved):
 		return health.Replaced, nil
@@ -52,14 +52,14 @@ func (p prober) Probe(ctx context.Context, lastError error) (health.Outcome, err
 // errMoved is the error of a probe that finds the keys of its server on another one.
 var errMoved = errors.New("another server has the keys")
 
-// dial tests the connection to the server outside the client's pool, if the last error was a failure to
-// connect, or a timeout while the pool has no idle connection. After a few failures, the pool tries to
-// connect only once per second, and a host name that does not resolve occupies a place in the pool for
-// seconds.
+// dial tests the connection to the server outside the client's pool. It does so if the last error
+// was a failure to connect, or a timeout while the pool has no idle connection. The pool would be
+// too slow for this: after a few failures, it tries to connect only once per second, and a host
+// name that does not resolve occupies a place in the pool for seconds.
 //
-// dial makes a connection and closes it. After a timeout, if the client does not end calls in time, dial
-// also sends a PING: otherwise each probe would keep a connection of the pool for seconds, until none is
-// left.
+// dial makes a connection and closes it. After a timeout, if the client does not end calls in time,
+// dial also sends a PING. If the PING is not answered, the probe ends here: otherwise, each probe
+// would keep a connection of the pool for seconds, until none is left.
 func (p prober) dial(ctx context.Context, lastError error) error {
 	client := p.node.client.Value()
 	timedOut := diagnose.IsTimeout(lastError)

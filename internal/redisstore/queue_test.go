@@ -10,8 +10,9 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/check"
 )
 
-// TestQueue makes more decisions than can be sent in time. The errors of the others must say who is at
-// fault: this process if the server answers some decisions, and the server if it answers none.
+// TestQueue makes more decisions than can be sent in time. The errors of those that are too late must
+// say who is at fault: this process if the server answers some decisions, and the server if it answers
+// none.
 func TestQueue(t *testing.T) {
 	t.Parallel()
 	const timeout, callers = 500 * time.Millisecond, 1000

@@ -29,8 +29,8 @@ func newScript(source string, undeclared bool) script {
 // scriptArgs is how many arguments come before the keys. The method command fills them in.
 const scriptArgs = 3
 
-// command returns the command that runs the script by its digest. It fills in the first scriptArgs of
-// args; after them come the given number of keys, and then the other arguments.
+// command returns the command that runs the script. It fills in the first scriptArgs of args; after
+// them come the given number of keys, and then the other arguments.
 func (s script) command(ctx context.Context, args []any, keys int) onceCmd {
 	args[0], args[1], args[2] = s.verb, s.body, keys
 	if s.undeclared {
@@ -40,10 +40,10 @@ func (s script) command(ctx context.Context, args []any, keys int) onceCmd {
 	return s.newCommand(ctx, args)
 }
 
-// newCommand returns a command with the given arguments. If the script has undeclared keys, the command
-// goes to the server of the first key and, unlike a command with declared keys, is never redirected.
-// After a redirect, a server would also decide on keys that have not arrived yet, of a hash slot that is
-// being moved to it.
+// newCommand returns a command with the given arguments. If the script has undeclared keys, the
+// command goes to the server of the first key and, unlike a command with declared keys, is never
+// redirected: during the move of a hash slot, the server to which a command is redirected would
+// also decide on keys of the slot that have not arrived there yet.
 func (s script) newCommand(ctx context.Context, args []any) onceCmd {
 	cmd := onceCmd{redis.NewIntSliceCmd(ctx, args...)}
 	if s.undeclared {
@@ -58,11 +58,12 @@ func (s script) eval(ctx context.Context, client Client, args []any, keys int, l
 	cmd := s.command(ctx, args, keys)
 	sendErr := client.Process(ctx, cmd)
 	reply, err := s.reply(ctx, client, cmd, sendErr, loaded)
-	return reply, unsent(err) // a pipeline may have sent some of its commands, so sendPipelined does not do this
+	return reply, unsent(err) // sendPipelined does not call unsent, because a pipeline may have sent some of its commands
 }
 
-// reply returns the reply to cmd, which was sent and returned err. It sends the whole script with EVAL
-// only if Redis has replied that it does not know the script, so that no decision is made twice.
+// reply returns the reply to cmd, which was sent and returned err. It sends the whole script with
+// EVAL if Redis has replied that it does not know the script, and in no other case, so that no
+// decision is made twice.
 func (s script) reply(ctx context.Context, client Client, cmd onceCmd, err error, loaded func(context.Context)) ([]int64, error) {
 	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
 		if loaded != nil {

@@ -13,20 +13,22 @@ import (
 type roundTrip struct {
 	node  *node
 	calls []*Call
-	place batch.Place[*Call] // the place among the calls in flight, of a call that does not wait for a batch
+	place batch.Place[*Call] // for a call that its batcher lets go alone: its place among the calls in flight; otherwise zero
 	began time.Time
-	end   *sharedTimer // ends when the time of the server is over
+	end   *sharedTimer // ends when the server's time to answer is over
 }
 
 // send sends calls to a server in one round trip and records how that ended. It returns the error
-// of the round trip; after nil, each call has its own error. Decisions and all other calls that
-// change a user's key are sent by this method. Probes and checks are not: they use Store.bounded.
+// of the round trip. If that is nil, the field err of each call has the error of the call alone,
+// which may be nil. Decisions and all other calls that change a user's key are sent by this method.
+// Probes and checks are not: they use Store.bounded or Store.boundedByCtx.
 //
-// The server has the timeout, from now on, to answer. The caller waits until callerEnd, which is
-// earlier if the caller has waited in this process before. A nil callerEnd means that the caller
-// waits for the whole round trip, as batches and calls in the background do. A caller that has to
-// leave early, because of callerEnd or the deadline of ctx, leaves the round trip to a goroutine,
-// which records whether the server answers in time.
+// The server must answer within the timeout, which begins now. The caller waits until callerEnd. If
+// the caller has already waited in this process before it called send, callerEnd comes before the
+// end of the timeout. A nil callerEnd means that the caller waits for the whole round trip, as
+// batches and calls in the background do. A caller may have to leave before the end of the timeout,
+// because of callerEnd or the deadline of ctx. It then leaves the round trip to a goroutine, which
+// records whether the server answers in time.
 //
 //	client        new connections  caller         sent by             caller waits for
 //	ends calls    in time          stays          its own goroutine   the reply or the end of the round trip
@@ -38,26 +40,27 @@ type roundTrip struct {
 // endsWithContext. "May be late" is [health.Monitor.SlowToConnect]: the client then gets more time
 // than the timeout, so that the connection is made for the next caller.
 //
-// The first row is the usual one: in another goroutine a lone call took 39 % longer. Its caller
-// waits for the reply even if ctx is canceled meanwhile; if the call then fails, package core
-// returns the error of ctx.
+// The first row is the usual case. The caller sends the call itself, because a lone call took 39%
+// longer in another goroutine. It then waits for the reply even if ctx is canceled before the reply
+// comes; if the call fails after that, package core returns the error of ctx.
 func (s *Store) send(ctx context.Context, n *node, calls []*Call, place batch.Place[*Call], callerEnd *sharedTimer) error {
 	now := time.Now()
 	trip := roundTrip{n, calls, place, now, s.deadlines.at(now)}
 	leavesEarly := callerEnd.endsBefore(trip.end) || s.hasLessTime(ctx)
 	if !s.servers.ctxDeadlines || n.health.SlowToConnect() || leavesEarly {
-		return s.sendBeside(ctx, trip, callerEnd)
+		return s.sendAsync(ctx, trip, callerEnd)
 	}
 	return s.finish(ctx, trip, func() error {
 		return batch.Catch(func() error { return s.execute(deadlineContext{ctx, trip.end}, n, calls) })
 	})
 }
 
-// sendBeside sends a round trip in a goroutine of its own, and waits as long as the caller can.
+// sendAsync sends a round trip in a goroutine of its own, and waits as long as the caller can.
 //
-// Until trip.end, either the caller waits for the reply or, after the caller has left, a goroutine does.
-// After trip.end, nobody waits for the goroutine that sends. It keeps a connection of the client's pool
-// until the client gives up, so there are no more such goroutines than the pool has connections.
+// Until trip.end, either the caller waits for the reply or, after the caller has left, another
+// goroutine does. After trip.end, nobody waits for the goroutine that sends. That goroutine keeps a
+// connection of the client's pool until the client gives up, so no more such goroutines are left
+// over than the pool has connections.
 //
 // Units and slots that the calls hold are freed if no caller gets the reply:
 //
@@ -65,9 +68,10 @@ func (s *Store) send(ctx context.Context, n *node, calls []*Call, place batch.Pl
 //	the round trip succeeds after its caller has left  by callerLeft
 //	the round trip succeeds after trip.end             by endedLate
 //
-// In the last case, finish has already freed the slots. Freeing them twice is harmless: both times, the
-// slots are named by the id of their hold, which no other hold has.
-func (s *Store) sendBeside(ctx context.Context, trip roundTrip, callerEnd *sharedTimer) error {
+// In the last case, finish has already freed the slots. Freeing them twice is harmless: both times,
+// the slots are named by the id of their hold, which no other hold has. Calls that were not made
+// (see notDone) hold nothing.
+func (s *Store) sendAsync(ctx context.Context, trip roundTrip, callerEnd *sharedTimer) error {
 	connectEnd := trip.end
 	if trip.node.health.SlowToConnect() {
 		connectEnd = s.connectDeadlines.at(trip.began)
@@ -98,7 +102,8 @@ func (s *Store) sendBeside(ctx context.Context, trip roundTrip, callerEnd *share
 	return cmp.Or(ctx.Err(), s.timeoutError())
 }
 
-// endedLate records the outcome of a round trip that finish has already recorded as a timeout.
+// endedLate records the outcome of a round trip that finish has already recorded as a timeout. Only
+// an answer tells the health monitor anything new.
 func (s *Store) endedLate(trip roundTrip, err error) {
 	if err == nil {
 		trip.node.health.Answered(trip.began, trip.calls[0].wrote())
@@ -106,8 +111,9 @@ func (s *Store) endedLate(trip roundTrip, err error) {
 	s.freeAllUnclaimed(trip.calls, err)
 }
 
-// finish waits for a round trip, records how it ended, and lets the next batch start. If wait does not
-// return, a hook of the client has ended this goroutine, and the replies are lost.
+// finish waits for a round trip, records how it ended, and lets the next batch start. If the calls
+// were not made (see notDone), finish records nothing. If wait does not return, a hook of the
+// client has ended this goroutine, and the replies are lost.
 func (s *Store) finish(ctx context.Context, trip roundTrip, wait func() error) error {
 	returned := false
 	defer func() {
@@ -122,7 +128,8 @@ func (s *Store) finish(ctx context.Context, trip roundTrip, wait func() error) e
 		if s.servers.cluster != nil {
 			s.servers.topologyKnown.Store(true) // go-redis needed it to find the server
 		}
-		// The first call stands for all: one write is enough to show that the server accepts writes.
+		// Only the first call is looked at. If only others of the calls have written, a later round trip
+		// will show that the server accepts writes.
 		trip.node.health.Answered(trip.began, trip.calls[0].wrote())
 		if len(trip.calls) > 1 {
 			s.failEach(ctx, trip)
@@ -135,8 +142,9 @@ func (s *Store) finish(ctx context.Context, trip roundTrip, wait func() error) e
 	return err
 }
 
-// failEach records the failures of calls that have errors of their own. If one of several scripts has
-// failed, this counts as one failure of the server, not as one for each call in the script.
+// failEach records the failures of calls that have errors of their own. If one of several scripts
+// has failed, all calls in the script have the same error. This counts as one failure of the
+// server, not as one for each call.
 func (s *Store) failEach(ctx context.Context, trip roundTrip) {
 	var known map[*partError]error
 	for _, d := range trip.calls {
@@ -160,9 +168,9 @@ func (s *Store) failEach(ctx context.Context, trip roundTrip) {
 	}
 }
 
-// freeAllUnclaimed frees what the calls of a round trip hold if nobody takes their replies. err is the
-// error of the round trip. Only if it is nil may the errors of the calls be read: after an error, an
-// abandoned goroutine may still write to the calls.
+// freeAllUnclaimed frees what the calls of a round trip hold if nobody takes their replies. err is
+// the error of the round trip. The errors of the calls may be read only if err is nil: otherwise,
+// the goroutine that sends may still write to the calls.
 func (s *Store) freeAllUnclaimed(calls []*Call, err error) {
 	for _, d := range calls {
 		if err == nil {

@@ -30,10 +30,10 @@ type Servers struct {
 	whole         *node // the single server, a Cluster before its topology is known, or a client whose nodes are unknown
 	topologyKnown atomic.Bool
 	created       time.Time
-	reloadedAt    atomic.Int64                     // when the topology was last reloaded because a node was down; since created
+	reloadedAt    atomic.Int64                     // when the topology was last reloaded because a node was down, as a time since created
 	byAddr        atomic.Pointer[map[string]*node] // the nodes of a Cluster, the shards of a Ring; copied when it changes
 
-	timeout   time.Duration // the timeout of all Stores
+	timeout   time.Duration // the timeout of all Stores that share the Servers
 	listeners health.Listeners
 
 	mu       sync.Mutex
@@ -45,12 +45,13 @@ type Servers struct {
 	movingSince, movingLast time.Time
 }
 
-// A node is the knowledge of this process about one server: its health, and whether one script may have
-// the keys of several decisions. The server is a single one, a node of a Cluster or a shard of a Ring.
-// Servers.whole is one more node. It stands for all servers of a client whose servers are unknown.
+// A node is the knowledge of this process about one server: its health, and whether one script may
+// have the keys of several decisions. The server is a single one, a node of a Cluster or a shard of
+// a Ring. If it is not known which servers a client has, the node in Servers.whole stands for all
+// of them.
 type node struct {
 	addr    string
-	client  weak.Pointer[redis.Client] // the client of this server; nil for a whole Cluster or Ring, and for other clients
+	client  weak.Pointer[redis.Client] // the client of this server; nil for a whole Cluster or Ring, and for clients that are not of go-redis
 	servers *Servers
 	health  *health.Monitor
 	gone    atomic.Bool // whether the server has left the Cluster
@@ -65,8 +66,9 @@ const (
 	// assumedPoolSize is the size of the connection pool that is assumed for a client that does not
 	// reveal it: a Cluster or Ring as a whole, or a client that is not go-redis's own.
 	assumedPoolSize = 10
-	// defaultProbeKey is the user's key of a probe while no key of the server is known. As it
-	// begins with "~", package key stores its digest, which no other user's key has.
+	// defaultProbeKey is the user's key of a probe while no key of the server is known. Because it
+	// begins with "~", package key replaces it by its digest, which is the stored form of no other
+	// key.
 	defaultProbeKey = "~probe"
 )
 
@@ -92,8 +94,8 @@ func (n *node) awaitUp(ctx context.Context, k string, until <-chan struct{}) boo
 	return n.health.Await(ctx, until)
 }
 
-// noteKey remembers the user's key of the last decision that needed the server, so that a probe uses a
-// key of the same hash slot. A single server has all hash slots.
+// noteKey remembers the user's key of the last decision that needed the server, so that a probe
+// uses a key of a hash slot that the server has. For a single server, any key will do.
 func (n *node) noteKey(k string) {
 	if n.servers.cluster == nil && n.servers.ring == nil {
 		return
@@ -110,7 +112,8 @@ func (n *node) probeKey() string {
 	return n.key
 }
 
-// shared contains the Servers of each pair of client and timeout. It keeps neither alive.
+// shared contains the Servers of each pair of client and timeout. It keeps neither clients nor
+// Servers alive.
 var shared = struct {
 	sync.Mutex
 
@@ -124,8 +127,9 @@ type sharedKey struct {
 	timeout time.Duration
 }
 
-// serversOf returns the Servers of client, which all limiters over the client share. Two clients that
-// are not of go-redis cannot be compared, so each NewStore gets a Servers of its own for such a client.
+// serversOf returns the Servers of client and timeout, which all limiters with both share. Two
+// clients that are not of go-redis cannot be compared, so each NewStore gets a Servers of its own
+// for such a client.
 func serversOf(client Client, timeout time.Duration) *Servers {
 	key := sharedKey{timeout: timeout}
 	switch c := client.(type) {
@@ -189,8 +193,8 @@ func (s *Servers) add(st *Store) {
 	s.stores = append(s.stores, weak.Make(st))
 }
 
-// storeClosed is called after a Store has closed. It makes each server that is down notify the Store
-// that the outage is over for it, and stop probing if no Store is open.
+// storeClosed is called after a Store has closed. If a server is down, its Monitor then notifies
+// the Store that the outage is over for that Store, and stops probing if no Store is open.
 func (s *Servers) storeClosed() {
 	s.whole.health.Refresh()
 	for _, n := range *s.byAddr.Load() {
@@ -239,8 +243,8 @@ func (s *Servers) of(ctx context.Context, st *Store, k string) *node {
 	return s.addNode(addr, client)
 }
 
-// probeClient returns the client with which to probe n. It returns moved if another server now has the
-// keys of k. It may make a call to a Cluster, so only background goroutines may call it.
+// probeClient returns the client with which to probe n. moved says that another server now has the
+// keys of k. probeClient may make a call to a Cluster, so only background goroutines may call it.
 func (s *Servers) probeClient(ctx context.Context, n *node, st *Store, k string) (client Client, moved bool) {
 	var owner *redis.Client
 	var err error
@@ -266,9 +270,9 @@ func (s *Servers) probeClient(ctx context.Context, n *node, st *Store, k string)
 }
 
 // reloadTopology makes go-redis read the topology of a Cluster again while a node is down. go-redis
-// itself would read it once per minute. reloadTopology does not use ReloadState, of which only one can
-// run at a time: a node that hangs would block all reading until the ReadTimeout of go-redis, whereas
-// each ForEachMaster reads the topology independently.
+// itself would read it once per minute. reloadTopology does not use ReloadState, of which only one
+// can run at a time: if a node hangs, ReloadState would block all reading of the topology until the
+// ReadTimeout of go-redis. Each ForEachMaster reads the topology independently.
 func (s *Servers) reloadTopology(ctx context.Context) {
 	now := int64(time.Since(s.created))
 	last := s.reloadedAt.Load()

@@ -20,16 +20,17 @@ import (
 // A sharding records, for one server, whether one script may have the keys of several decisions.
 //
 // What looks like one server may be a proxy in front of several. Some proxies (twemproxy, Envoy in
-// ring-hash mode) route a script by its first key and ignore the others. The other keys of a batch would
-// then be counted on the wrong server, without any error. Therefore, before the first script with the
-// keys of several decisions, checkSharding finds out whether the server sees all keys.
+// ring-hash mode) route a script by its first key and ignore the others. The other keys of a batch
+// would then be counted on the wrong server, without any error. Therefore, checkSharding finds out
+// whether the server sees all keys, before the first script with the keys of several decisions is
+// sent.
 //
-// A server of a Cluster refuses a script whose declared keys have several hash slots. Redis 6.0 to 8.0
-// and Valkey 8.1 run a script that receives its keys as arguments, without declaring them, if the script
-// has no line with flags. They check each command of such a script as if the command were sent alone: a
-// decision on a key that has moved fails without affecting the other decisions, and charges nothing.
-// Other servers may refuse such a script, or run it on one of several parts. They get a pipeline of
-// scripts.
+// A server of a Cluster refuses a script whose declared keys have several hash slots. Redis 6.0 to
+// 8.0 and Valkey 8.1 run a script that receives its keys as arguments, without declaring them, if
+// the script has no line with flags. They check each command of such a script as if the command
+// were sent alone: a decision on a key that has moved fails without affecting the other decisions,
+// and charges nothing. Other servers may refuse such a script, or run it where only a part of the
+// keys is. For such servers, a batch is sent as a pipeline of scripts.
 type sharding struct {
 	state atomic.Int32
 	mu    sync.Mutex
@@ -56,7 +57,7 @@ const (
 	shardingKeys = 64
 	// shardingTries is how many keys are tried to find enough keys of one server of a Cluster.
 	shardingTries = 100 * shardingKeys
-	// shardingTTL is when the temporary keys expire if they cannot be deleted.
+	// shardingTTL is after how long the temporary keys expire if they cannot be deleted.
 	shardingTTL = 10 * time.Second
 	// shardingPause is the time between a failed attempt and the next one.
 	shardingPause = time.Second
@@ -92,8 +93,9 @@ func (n *node) awaitSharding(ctx context.Context, st *Store) (bool, error) {
 	return false, check.err
 }
 
-// checkSharding returns the check that is in flight, or nil. If the sharding is not known, and no
-// attempt has just failed, it starts a check.
+// checkSharding returns the check that is in flight, or nil. If none is in flight, it starts one,
+// unless the sharding is known, the last check ended less than shardingPause ago, or the client is
+// a Ring or has no pipelines.
 func (n *node) checkSharding(ctx context.Context, st *Store) *shardingCheck {
 	if n.sharding.state.Load() != shardingUnknown {
 		return nil
@@ -139,7 +141,8 @@ for _, key in ipairs(KEYS) do
 end
 return seen`
 
-// changeKeys is a script that does the same with undeclared keys, and sets the keys to 2.
+// changeKeys is a script that returns how many of its undeclared keys it sees with the value 1, and
+// sets them to 2.
 const changeKeys = `
 local seen = 0
 for _, key in ipairs(ARGV) do
@@ -172,7 +175,7 @@ func (n *node) detectSharding(ctx context.Context, client pipeliner, head string
 		} else {
 			eval = pipe.Eval(ctx, countKeys, keys)
 		}
-		for i, k := range keys { // whether the keys exist, which may also have been evicted before the script ran
+		for i, k := range keys { // if a key was evicted before the script ran, its GET fails, and so does the check
 			gets[i] = pipe.Get(ctx, k)
 			pipe.Del(ctx, k)
 		}
@@ -201,9 +204,10 @@ func refusesUndeclared(err error) bool {
 	return errors.As(err, &reply) && strings.HasPrefix(reply.Error(), "ERR ") && !strings.Contains(reply.Error(), "non local key")
 }
 
-// shardingCheckKeys returns keys of the server that no decision uses: the keys of decisions continue
-// after the brace. Each key contains a random text, because the hash functions of some proxies
-// (fnv1a_64) return nearly the same for texts that differ only in their last characters.
+// shardingCheckKeys returns keys of the server that no decision uses: the keys of decisions
+// continue after the closing brace. Each key contains a random text, because the hash functions of
+// some proxies (fnv1a_64) return nearly the same for texts that differ only in their last
+// characters.
 func (n *node) shardingCheckKeys(ctx context.Context, head string) []string {
 	keys := make([]string, 0, shardingKeys)
 	for range shardingTries {

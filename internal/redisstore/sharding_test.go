@@ -106,8 +106,8 @@ func newShardingProxy(t *testing.T, shards int) (*shardingProxy, *Store) {
 	return p, NewStore(client, testConfig(time.Second))
 }
 
-// ask checks the result of awaitSharding, and how many round trips it takes.
-func (p *shardingProxy) ask(t *testing.T, s *Store, together bool, want error, trips int) {
+// wantTogether checks the result of awaitSharding, and how many round trips it takes.
+func (p *shardingProxy) wantTogether(t *testing.T, s *Store, together bool, want error, trips int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -125,8 +125,8 @@ func (p *shardingProxy) ask(t *testing.T, s *Store, together bool, want error, t
 // errCrossSlot is the reply of a node of a Cluster to a script with keys of several hash slots.
 const errCrossSlot = redisError("CROSSSLOT Keys in request don't hash to the same slot")
 
-// Whether a script sees all its keys is found out once for each client, however many callers ask at the
-// same time. No keys are left behind.
+// For each client, one check finds out whether a script sees all its keys, however many callers
+// need to know it at the same time. No keys are left behind.
 func TestSharding(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -152,7 +152,7 @@ func TestSharding(t *testing.T) {
 				if p.trips != 1 {
 					t.Errorf("it took %d round trips, want one", p.trips)
 				}
-				p.ask(t, s, c.together, nil, 0)
+				p.wantTogether(t, s, c.together, nil, 0)
 				if s.servers.whole.needsSeparateScripts() == c.together {
 					t.Error("later decisions do not know it")
 				}
@@ -166,7 +166,7 @@ func TestSharding(t *testing.T) {
 	}
 }
 
-// If the sharding cannot be found out, decisions are sent alone, and there is another attempt a second
+// If the sharding cannot be found out, decisions are sent alone, and the next check begins a second
 // later.
 func TestShardingUnknown(t *testing.T) {
 	t.Parallel()
@@ -193,8 +193,8 @@ func TestShardingUnknown(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p, s := newShardingProxy(t, 1)
 				c.spoil(p)
-				p.ask(t, s, false, c.want, 1)
-				p.ask(t, s, false, nil, 0)
+				p.wantTogether(t, s, false, c.want, 1)
+				p.wantTogether(t, s, false, nil, 0)
 				if s.servers.whole.needsSeparateScripts() {
 					t.Error("it counts as known")
 				}
@@ -203,7 +203,7 @@ func TestShardingUnknown(t *testing.T) {
 				p.before = nil
 				p.mu.Unlock()
 				time.Sleep(shardingPause)
-				p.ask(t, s, true, nil, 1)
+				p.wantTogether(t, s, true, nil, 1)
 			})
 		})
 	}

@@ -25,12 +25,12 @@ type Config struct {
 	Timeout         time.Duration    // how long a caller waits at most, and how long the server may take
 	MaxBatch        int              // the most decisions in one round trip; 1 means that none share
 	Clock           func() time.Time // the clock of this process, for limits that need it; nil means time.Now
-	Hooks           *Hooks           // may be nil. The pointer identifies the limiter: Stores with the same one are notified once
+	Hooks           *Hooks           // may be nil. The pointer identifies the limiter: Hooks that several Stores share are notified once
 
 	// OnlyCallers is for tests that need a fixed order of calls. A call that leaves something to be
-	// freed frees it before it returns, Later runs nothing, and Background makes one call after the
-	// other if they cannot share a script. Calls that outlive their callers, sharding checks and
-	// probes still have goroutines of their own.
+	// freed frees it before it returns, Later runs nothing, and SendAll makes one call after the other
+	// if they cannot share a script. Calls that outlive their callers, sharding checks and probes
+	// still have goroutines of their own.
 	OnlyCallers bool
 }
 
@@ -44,14 +44,14 @@ type Hooks struct {
 	// whole. Errors of hash slots that are being moved count only after slotsStuckAfter. notServer
 	// says that the error is no sign that the server is down.
 	CallFailed func(ctx context.Context, err error, notServer bool)
-	// HookPanicked is called for each call that a hook of the client has ended by a panic.
+	// HookPanicked is called for each round trip that a hook of the client has ended by a panic.
 	HookPanicked func(ctx context.Context, err *batch.HookError)
 	// ServerChanged is called when a server goes down or comes back.
 	ServerChanged health.Listener
 }
 
-// A Store decides for the keys of one limiter. Each call is atomic for its key and goes by the
-// clock of the server. A Store is safe for concurrent use.
+// A Store decides for the keys of one limiter. Each call is atomic for its key, and takes its time
+// from the clock of the server. A Store is safe for concurrent use.
 type Store struct {
 	Config
 
@@ -65,7 +65,7 @@ type Store struct {
 	script      script // for one call
 	batchScript script // for several calls
 	mixedScript script // for several calls whose limits have different numbers
-	perScript   int    // how many calls that cost one unit and are not plain one script may make
+	perScript   int    // how many calls one script may make if each is not plain and costs one unit
 
 	deadlines        deadlines
 	connectDeadlines deadlines // of calls to a server that is slow to connect
@@ -157,9 +157,9 @@ func (s *Store) Close() {
 
 func (s *Store) closed() bool { return s.subscription != nil && s.subscription.Closed() }
 
-// probe charges one unit to keys that nothing else uses, in the hash slot of k, and returns nil if the
-// charge succeeds. A probe needs everything that a decision needs, in one round trip. The windows of its
-// limits are so short that its keys expire soon.
+// probe charges one unit to keys that nothing else uses, in the hash slot of k, and returns nil if
+// the charge succeeds. A probe needs everything that a decision needs, in one round trip. Its
+// limits have windows that are so short that its keys expire soon.
 func (s *Store) probe(ctx context.Context, client Client, k string) error {
 	limits, unique := slices.Clone(s.Limits.limits), strconv.FormatUint(rand.Uint64(), 36)
 	for i, m := range limits {

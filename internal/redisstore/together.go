@@ -19,8 +19,8 @@ const maxStoresTogether = 1000
 // storeNumber is the number of the Store that was made last.
 var storeNumber atomic.Uint64
 
-// ErrApart says that the limiters must decide one after the other, mostly because the keys are on
-// several servers, or may be. Together lists the other reasons.
+// ErrApart says that the limiters must decide one after the other. In most cases, the keys are or
+// may be on several servers. Together lists the other reasons.
 var ErrApart = errors.New("no script may have all these keys")
 
 // A Part is a call of one Store that is made together with calls of other Stores.
@@ -31,10 +31,17 @@ type Part struct {
 
 // Together returns the Store that decides on all parts by one script, which charges all of them or none.
 //
-// Together returns ErrApart if there is only one part, if a limit has slots, if there are more than
-// [algorithm.MaxLimits] limits and bans, if two parts have the same limiter and key, and unless it is
-// known that one script may have all the keys. If this is not known yet and the server is up, Together
-// finds it out within the timeout, and returns an error if the server does not answer.
+// Together returns ErrApart in the following cases:
+//
+//   - There is only one part.
+//   - The Stores do not share their client and timeout.
+//   - A limit has slots.
+//   - There are more than [algorithm.MaxLimits] limits and bans.
+//   - Two parts have the same limiter and key.
+//   - It is not known that one script may have all the keys.
+//
+// If it is not known yet whether one script may have all the keys, and the server is up, Together
+// finds this out within the timeout, and returns an error if the server does not answer.
 func Together(ctx context.Context, parts []Part) (*Store, error) {
 	if len(parts) < 2 {
 		return nil, ErrApart
@@ -76,8 +83,8 @@ func (s *Store) mayShareScript(ctx context.Context) (bool, error) {
 	return n.awaitSharding(ctx, s)
 }
 
-// combine returns the Store for the Stores of parts, and makes it at the first call. As in any Store,
-// the numbers of the limits may differ from call to call.
+// combine returns the Store for the Stores of parts. It makes the Store when it is first called for
+// them. As in any Store, the numbers of the limits may differ from call to call.
 func (s *Store) combine(parts []Part) *Store {
 	var inline [8 * algorithm.MaxLimits]byte
 	id := inline[:0]

@@ -14,21 +14,21 @@ import (
 // A strangeClient is a client whose type is not one of go-redis.
 type strangeClient struct{ Client }
 
-// TestTogether checks which parts may be decided on by one script: their keys must be on one server, and
-// the script must charge each count only once.
+// TestTogether checks which parts may be decided by one script: their keys must be on one server,
+// and the script must charge each count only once.
 func TestTogether(t *testing.T) {
 	t.Parallel()
 	one, other := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}), redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
 	cluster := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}})
 	t.Cleanup(func() { _, _, _ = one.Close(), other.Close(), cluster.Close() })
 	open := func(c Client, name string, timeout time.Duration, kinds ...*algorithm.Kind) Part {
-		var members []algorithm.Limit
+		var all []algorithm.Limit
 		var names []string
 		for _, k := range kinds {
-			members = append(members, algorithm.Limit{Kind: k, Evaluator: k.New(algorithm.Numbers{Count: 1, Burst: 1, Period: 1e6})})
+			all = append(all, algorithm.Limit{Kind: k, Evaluator: k.New(algorithm.Numbers{Count: 1, Burst: 1, Period: 1e6})})
 			names = append(names, k.Name)
 		}
-		limits := NewLimits(members, names, nil)
+		limits := NewLimits(all, names, nil)
 		config := Config{Prefix: "rl", Limiter: name, Limits: limits, Timeout: timeout, MaxBatch: 1}
 		return Part{NewStore(c, config), NewCall(limits, "k", algorithm.Operation{Op: algorithm.OpCharge, N: 1})}
 	}
@@ -43,7 +43,7 @@ func TestTogether(t *testing.T) {
 	for name, c := range map[string]struct {
 		parts    []Part
 		together bool // the result if one script may have all keys
-		unknown  bool // the result if that is not known, or not so
+		unknown  bool // the result if one script may not have all keys, or if this is not known
 	}{
 		"one":                 {[]Part{a}, false, false},
 		"one key of two":      {[]Part{a, b}, true, false}, // there may be a proxy in front of two servers

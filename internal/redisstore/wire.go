@@ -16,7 +16,7 @@ import (
 // have the same kinds of limits in the same order, with different numbers and names.
 type Limits struct {
 	limits        []algorithm.Limit
-	tails         []string // how the Redis key of each limit ends after the user's key, such as "}:token-1m"; then the same for bans
+	tails         []string // how the Redis key of each limit ends after the user's key, such as "}:token-1m"; then banTail, if there are bans
 	unitCost      []any    // the cost of one unit for all limits, as text
 	holdDurations []any    // how long units of each limit are held, as text
 	timed         bool     // a constant of a limit depends on the time
@@ -32,10 +32,11 @@ type constants struct {
 	from, until int64
 }
 
-// banTail is the end of the Redis key of a ban. No name of a limit contains a "~".
+// banTail is the end of the Redis key of a ban. No limit's key ends like this, because there a "~"
+// always follows a name.
 const banTail = "}:~ban"
 
-// NewLimits returns the Limits of a limiter. The Redis key of each limit ends with its name.
+// NewLimits returns the Limits of a limiter. names has the ends of the Redis keys of the limits.
 func NewLimits(limits []algorithm.Limit, names []string, bans algorithm.Bans) *Limits {
 	l := &Limits{limits: limits, bans: bans}
 	l.latest.Store(l.newConstants(0))
@@ -107,7 +108,7 @@ func (l *Limits) appendUnits(dst []any, n int64) []any {
 	return dst
 }
 
-// work estimates how many microseconds of Redis a decision on n units takes.
+// work estimates how many microseconds Redis takes for a decision on n units.
 func (l *Limits) work(n int64) int64 {
 	sum := int64(0)
 	for _, m := range l.limits {
@@ -116,10 +117,10 @@ func (l *Limits) work(n int64) int64 {
 	return sum
 }
 
-// scriptOf returns the script that makes calls, its arguments, and how many of these arguments are Redis
-// keys. Plain decisions must come last in calls. If all calls have the same limits, and all plain
-// decisions ask for the same, only the arguments of the first plain decision are sent: the script uses
-// its last arguments again for the remaining keys.
+// scriptOf returns the script that makes calls, its arguments, and how many of these arguments are
+// Redis keys. Plain decisions must come last in calls. If all calls have the same limits and all
+// plain decisions ask for the same, only the arguments of the first plain decision are sent. The
+// script then uses its last arguments again for each of the remaining keys.
 func (s *Store) scriptOf(calls []*Call) (script script, args []any, keys int) {
 	last, now := calls[len(calls)-1], s.now()
 	perCall := len(s.limits) + otherWidth + otherWidthEach*len(s.limits) // keys and arguments
@@ -147,9 +148,9 @@ func (s *Store) scriptOf(calls []*Call) (script script, args []any, keys int) {
 	return script, args, keys
 }
 
-// otherWidth and otherWidthEach estimate how many keys and arguments a call has: otherWidth, and
-// otherWidthEach more for each limit. A call that is not a plain decision has that many; see
-// [algorithm.Operation.Append].
+// otherWidth and otherWidthEach estimate how many arguments a call has besides its keys:
+// otherWidth, and otherWidthEach more for each limit. A call that is not a plain decision has at
+// least that many: see [algorithm.Operation.Append].
 const (
 	otherWidth     = 3
 	otherWidthEach = 2
@@ -163,9 +164,9 @@ func (d *Call) appendConstants(args []any, now int64) []any {
 	return args
 }
 
-// appendCall appends the arguments of d. For a plain decision these are whether to charge, and the
-// cost for each limit. For each limiter with bans there is one more: whether a denial bans. In a
-// mixed script the constants of the call follow.
+// appendCall appends the arguments of d. For a plain decision, these are whether to charge, and the
+// cost for each limit. For each limiter with bans, one more argument follows: whether a denial
+// bans. In a mixed script, the constants of the call come last.
 func (d *Call) appendCall(args []any, mixed bool, now int64) []any {
 	if !d.plain() {
 		args = d.Append(args, d.Limits.holdDurations)
@@ -215,9 +216,10 @@ func (s *Store) appendKeys(dst []any, d *Call) []any {
 // slotKey returns a text that has the same hash slot as the Redis keys of k.
 func (s *Store) slotKey(k string) string { return s.head + key.Encode(k) + "}" }
 
-// decode reads the reply to d. numbers contains each integers for each limit, and banNumbers the
-// integers about bans. If the script has done nothing for d, decode returns batch.ErrRetryAlone; lone
-// says that d was the only call, to which no script replies in this way.
+// decode reads the reply to d. numbers contains the integers about the limits, and each is how many
+// of them there are per limit. banNumbers contains the integers about bans. If the script has done
+// nothing for d, decode returns batch.ErrRetryAlone. lone says that d was the only call; no script
+// replies in this way to an only call.
 func (d *Call) decode(numbers, banNumbers []int64, each int, lone bool) error {
 	if algorithm.Undone(numbers) && !lone {
 		return batch.ErrRetryAlone
