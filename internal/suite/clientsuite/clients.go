@@ -85,7 +85,7 @@ func forgedHeaders(t *testing.T, apps Apps) {
 	}
 }
 
-// methodsAndQuery sends a request whose method, target and query differ from those of the table, which are all a GET of /a.
+// methodsAndQuery sends a request with a method, a target and a query. All requests of the table are a GET of /a.
 func methodsAndQuery(t *testing.T, apps Apps) {
 	for name, newApp := range apps.Default {
 		lim := limiter(t, 1)

@@ -120,7 +120,7 @@ func refusedBehindProxies(t *testing.T, apps Apps) {
 					c.sendFrom(attacker, address, refusals()[0].raw)
 				}
 				all.Wait()
-				if kind.Asks {
+				if kind.Checks {
 					enough := checks.Load() + 2 // after two more checks, at least one has been answered
 					check.Eventually(t, "the proxy makes health checks", func() bool { return checks.Load() >= enough })
 				} else if res, err := lim.Peek(t.Context(), "ip:127.0.0.1"); err != nil || res.Remaining != limit {

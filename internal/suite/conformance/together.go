@@ -128,12 +128,12 @@ func (g *group) all(t *testing.T) bool {
 	trials := slices.Clone(g.trials[:2+g.IntN(len(g.trials)-1)])
 	planted := g.IntN(8) == 0 && g.plant(t, trials)
 	var keys []core.Keyed
-	var costs []model.Asked
+	var costs []model.Keyed
 	quiet := !planted // only a charge or a ban can change the stored values
 	for _, tr := range trials {
 		n := max(1, tr.cost())
 		tr.notef("all, %d of %d", n, len(trials))
-		keys, costs = append(keys, tr.lim.On("k").Cost(n)), append(costs, model.Asked{Model: tr.model, N: n})
+		keys, costs = append(keys, tr.lim.On("k").Cost(n)), append(costs, model.Keyed{Model: tr.model, N: n})
 		for i := range tr.specs {
 			quiet = quiet && tr.model.Held(i) == 0
 		}
@@ -153,7 +153,7 @@ func (g *group) all(t *testing.T) bool {
 
 // compareAll compares the Results of all limits, which are in the order of the keys, with the model. It reports whether the
 // history goes on: it ends after a debt was rounded up.
-func compareAll(t *testing.T, trials []*trial, costs []model.Asked, res core.Result, want []model.Outcome, allowed bool) bool {
+func compareAll(t *testing.T, trials []*trial, costs []model.Keyed, res core.Result, want []model.Outcome, allowed bool) bool {
 	t.Helper()
 	results := slices.Collect(res.All())
 	chosen := core.Result{}

@@ -30,7 +30,7 @@ func TestCheck(t *testing.T) {
 	type trouble struct {
 		setup setup
 		admin string // commands that the admin runs before
-		want  string // what the only line must contain; "" if Check must return nil; after "!" the error must be ErrUnavailable
+		want  string // as for wantCheck
 	}
 	for name, c := range map[string]trouble{
 		"well":           {setup{options: well}, "PING", ""},

@@ -149,7 +149,7 @@ func wantCanceled(t *check.Round, run *faultRun) {
 	}
 }
 
-// after checks, once Redis decides again, what was reported of the fault and what was charged during it.
+// after checks, once Redis decides again, the reports of the fault and the units that were charged during it.
 func after(t *check.Round, run *faultRun, f fault, e *env) {
 	// The first call that fails opens the breaker, or makes the others wait until the state of the server
 	// is known. After that, no request calls Redis.

@@ -14,7 +14,7 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
 
-// history makes a limiter store something, replaces that by a planted value, and then uses the limiter.
+// history makes a limiter store a value, replaces it by a planted value, and then uses the limiter.
 func history(t testing.TB, client *redis.Client, seed uint64, raw string) {
 	t.Helper()
 	w := newWorld(t, client, seed, variants()...)

@@ -1,15 +1,16 @@
 package model
 
-// An Asked is a key that is asked together with others, on a cost of its own.
-type Asked struct {
+// A Keyed is one of several keys that are decided together, with a cost of its own.
+type Keyed struct {
 	*Model
 
 	N int64
 }
 
-// All answers a call about several keys: it is charged in each if all admit, else in none. Each outcome has what its own
-// limits answer. While a key is banned the outcomes of those that are not have no verdicts.
-func All(now int64, keys ...Asked) (all []Outcome, allowed bool) {
+// All decides on several keys together: the call is charged to each key if all admit it, and to none otherwise. Each
+// outcome has the verdicts of its own key's limits. While one of the keys is banned, the outcomes of the other keys have no
+// verdicts.
+func All(now int64, keys ...Keyed) (all []Outcome, allowed bool) {
 	all, banned, allowed := make([]Outcome, len(keys)), false, true
 	for i, k := range keys {
 		if now < k.bans.until {

@@ -8,15 +8,15 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/spends"
 )
 
-// Calendar is the fixed window whose windows follow a zone's calendar: days, weeks from Monday, or months,
-// by the Unit of a Limit. Without a Zone they begin at multiples of Period.
+// Calendar is the fixed window whose windows follow a zone's calendar: days, weeks from Monday, or months, by the Unit of a
+// Limit. Without a Zone the windows begin at multiples of Period.
 var Calendar = register("calendar", algorithm{new: func() store { return &calendar{} }, spends: spends.Aligned})
 
-// calendar is what was charged since an instant. Which window that is in says the Limit of the moment: two with other
-// zones, or other data of one zone, need not reset each other.
+// calendar has the units that were charged since an instant. The present Limit determines in which window this instant is.
+// So limits with different zones, or different data about one zone, need not reset each other.
 type calendar struct {
 	stored bool
-	opened int64 // when the first of the units was charged
+	opened int64 // the instant at which the first of the units was charged
 	units  int64
 }
 
@@ -25,8 +25,8 @@ func (c *calendar) clone() store {
 	return &clone
 }
 
-// clock is never before the stored window. Only the next window is known: units charged after it counts in
-// that.
+// clock returns an instant that is never before the stored window. Only the next window is known: if units were charged
+// after the next window, they count in it.
 func (c *calendar) clock(l Limit, now int64) int64 {
 	if !c.stored {
 		return now
@@ -36,7 +36,7 @@ func (c *calendar) clock(l Limit, now int64) int64 {
 	return max(now, min(start, next))
 }
 
-// counts reports whether the units count at t.
+// counts reports whether the stored units count at t.
 func (c *calendar) counts(l Limit, t int64) bool {
 	start, _ := l.window(t)
 	return c.stored && c.opened >= start
@@ -49,7 +49,7 @@ func (c *calendar) used(l Limit, t int64) *big.Rat {
 	return whole(c.units)
 }
 
-// reset is until the end of the window.
+// reset returns the time until the end of the window.
 func (c *calendar) reset(l Limit, t int64) *big.Rat {
 	if !c.counts(l, t) {
 		return new(big.Rat)
@@ -78,7 +78,7 @@ func (c *calendar) refund(l Limit, t int64, back ticket) {
 	}
 }
 
-// window returns the window of l's calendar that has t.
+// window returns the window of l's calendar that contains t.
 func (l Limit) window(t int64) (start, end int64) {
 	if l.Zone == "" {
 		start = windowStart(t, l.Period)
@@ -87,8 +87,8 @@ func (l Limit) window(t int64) (start, end int64) {
 	return Window(l.Zone, l.Unit, t)
 }
 
-// Window returns the window of a zone's calendar that has t: it walks through the zone's time, second by second where
-// something changes, and else by the hour. A window begins where the zone's date is beyond all dates before.
+// Window returns the window of a zone's calendar that contains t. It walks through the zone's time hour by hour or, around
+// changes, minute by minute and second by second. A window begins when the zone's date is later than all earlier dates.
 func Window(zone, unit string, t int64) (start, end int64) {
 	walking.Lock()
 	defer walking.Unlock()
@@ -106,7 +106,7 @@ func Window(zone, unit string, t int64) (start, end int64) {
 	at := windowStart(t, minute) - map[string]int64{"day": 4, "week": 10, "month": 35}[unit]*24*60*minute
 	latest, offset := shown(at, loc, unit)
 	for {
-		if next, same := shown(at+60*minute, loc, unit); next == latest && same == offset { // nothing happens in this hour
+		if next, same := shown(at+60*minute, loc, unit); next == latest && same == offset { // nothing changes in this hour
 			at += 60 * minute
 			continue
 		}
@@ -129,7 +129,7 @@ func Window(zone, unit string, t int64) (start, end int64) {
 	}
 }
 
-// begins returns the first second after at that is beyond the number given.
+// begins returns the first second after at whose number is larger than the given one.
 func begins(at int64, number int, loc *time.Location, unit string) int64 {
 	for {
 		at += 1_000_000
@@ -141,13 +141,13 @@ func begins(at int64, number int, loc *time.Location, unit string) int64 {
 
 type windowKey struct{ zone, unit string }
 
-// walked has the windows that were looked for before.
+// walked has the windows that were found before, so that they need not be found again.
 var (
 	walking sync.Mutex
 	walked  = map[windowKey][][2]int64{}
 )
 
-// shown returns the number of the day, week or month that a zone's clock shows, and how far it is ahead.
+// shown returns the number of the day, week or month that a zone's clock shows, and the zone's offset.
 func shown(t int64, loc *time.Location, unit string) (number, offset int) {
 	local := time.UnixMicro(t).In(loc)
 	year, month, day := local.Date()

@@ -6,14 +6,14 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/spends"
 )
 
-// SlidingWindowCounter is modelled by two windows.
+// SlidingWindowCounter is modeled by two windows.
 var SlidingWindowCounter = register("sliding_window_counter", algorithm{new: func() store { return &slidingCounter{} }, spends: spends.Counter})
 
-// slidingCounter is two neighbouring aligned windows as they were when last written.
+// slidingCounter has two neighboring aligned windows as they were at the last charge.
 type slidingCounter struct {
 	stored    bool
-	start     int64 // of the later window
-	cur, prev int64 // units in it, and in the one before it
+	start     int64 // the start of the later window
+	cur, prev int64 // the units in the later window, and in the one before it
 }
 
 func (s *slidingCounter) clone() store {
@@ -21,7 +21,7 @@ func (s *slidingCounter) clone() store {
 	return &c
 }
 
-// clock is never before the later window: how many units were used in which window before it is not stored.
+// clock returns an instant that is never before the later window, because the units of earlier windows are not stored.
 func (s *slidingCounter) clock(_ Limit, now int64) int64 {
 	if s.stored {
 		return max(now, s.start)
@@ -29,7 +29,7 @@ func (s *slidingCounter) clock(_ Limit, now int64) int64 {
 	return now
 }
 
-// at is the state at t, when other windows may be the current one and the one before.
+// at returns the windows that matter at t: the window of t and the one before it.
 func (s *slidingCounter) at(l Limit, t int64) slidingCounter {
 	v := slidingCounter{stored: true, start: windowStart(t, l.Period)}
 	switch {
@@ -42,16 +42,16 @@ func (s *slidingCounter) at(l Limit, t int64) slidingCounter {
 	return v
 }
 
-// used is p*(1-e/T) + c.
+// used returns p*(1-e/T) + c.
 func (s *slidingCounter) used(l Limit, t int64) *big.Rat {
 	v := s.at(l, t)
 	weight := big.NewRat(v.start+l.Period-t, l.Period)
 	return weight.Add(weight.Mul(weight, whole(v.prev)), whole(v.cur))
 }
 
-// retry is to the first whole microsecond at which n fits. The count only falls
-// while nothing comes, so it is enough to solve for it in the window where it
-// can get low enough: this one if c leaves room for n, else the next, where c is p.
+// retry returns the time until the first whole microsecond at which n fits. The count only falls while nothing is charged.
+// So it suffices to solve for the instant in the window in which the count can become low enough: the present window if c
+// leaves room for n, and otherwise the next one, where c has become p.
 func (s *slidingCounter) retry(l Limit, t, n int64) *big.Rat {
 	v := s.at(l, t)
 	start, fading, room := v.start, v.prev, l.Count-n-v.cur
@@ -68,7 +68,7 @@ func (s *slidingCounter) retry(l Limit, t, n int64) *big.Rat {
 func (s *slidingCounter) reset(l Limit, t int64) *big.Rat {
 	v := s.at(l, t)
 	switch {
-	case v.cur > 0: // fades through the whole of the next window
+	case v.cur > 0: // the units fade during the whole next window
 		return whole(v.start + 2*l.Period - t)
 	case v.prev > 0:
 		return whole(v.start + l.Period - t)
@@ -82,9 +82,8 @@ func (s *slidingCounter) charge(l Limit, t, n int64) ticket {
 	return ticket{units: n, start: s.start}
 }
 
-// refund writes the windows as they are at t, as a charge would. If there is nothing to
-// refund, it writes nothing. A charge to the window before stays: after a reset nobody
-// knows whether it is the same window.
+// refund stores the windows as they are at t, as a charge would. If there is nothing to refund, it stores nothing. It does
+// not refund a charge to the window before: after a reset, nothing shows whether that is the same window.
 func (s *slidingCounter) refund(l Limit, t int64, back ticket) {
 	v := s.at(l, t)
 	if back.start != v.start || v.cur == 0 {

@@ -6,10 +6,10 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/spends"
 )
 
-// FixedWindow is modelled by its last window.
+// FixedWindow is modeled by its last window.
 var FixedWindow = register("fixed_window", algorithm{new: func() store { return &fixedWindow{} }, spends: spends.Windows})
 
-// fixedWindow is the window that was charged last, open or not.
+// fixedWindow is the window that was charged last, whether it is over or not.
 type fixedWindow struct {
 	stored bool
 	start  int64
@@ -21,8 +21,8 @@ func (w *fixedWindow) clone() store {
 	return &c
 }
 
-// clock is never before the window: the count of an earlier window is no longer stored,
-// and its units would be admitted twice.
+// clock returns an instant that is never before the stored window: the count of an earlier window is not stored any more,
+// so its units would be admitted twice.
 func (w *fixedWindow) clock(_ Limit, now int64) int64 {
 	if w.stored {
 		return max(now, w.start)
@@ -30,7 +30,7 @@ func (w *fixedWindow) clock(_ Limit, now int64) int64 {
 	return now
 }
 
-// open reports whether t is in the stored window.
+// open reports whether the stored window is not over at t.
 func (w *fixedWindow) open(l Limit, t int64) bool {
 	return w.stored && t < w.start+l.Period
 }
@@ -42,7 +42,7 @@ func (w *fixedWindow) used(l Limit, t int64) *big.Rat {
 	return whole(w.units)
 }
 
-// reset is until the end of the window; one that is stored has units in it.
+// reset returns the time until the end of the window. A stored window always has units.
 func (w *fixedWindow) reset(l Limit, t int64) *big.Rat {
 	if !w.open(l, t) {
 		return new(big.Rat)
@@ -50,7 +50,7 @@ func (w *fixedWindow) reset(l Limit, t int64) *big.Rat {
 	return whole(w.start + l.Period - t)
 }
 
-// retry is the same: all units leave together.
+// retry returns the same time, because all units leave together.
 func (w *fixedWindow) retry(l Limit, t, _ int64) *big.Rat { return w.reset(l, t) }
 
 func (w *fixedWindow) charge(l Limit, t, n int64) ticket {
@@ -65,7 +65,7 @@ func (w *fixedWindow) charge(l Limit, t, n int64) ticket {
 	return ticket{units: n, start: w.start}
 }
 
-// refund takes units back from the window that was charged, if it is still open.
+// refund takes units back from the window that was charged, if that window is still open.
 func (w *fixedWindow) refund(l Limit, t int64, back ticket) {
 	if !w.open(l, t) || w.start != back.start {
 		return

@@ -7,23 +7,22 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/spends"
 )
 
-// Algorithm is the name of an algorithm, as the library's registry has it. Each is
-// registered beside its store.
+// Algorithm is the name of an algorithm in the library's registry. Each is registered in the file of its store.
 type Algorithm string
 
-// An algorithm is what the model needs to know of an algorithm.
+// An algorithm is the properties of an algorithm that the model needs.
 type algorithm struct {
 	new    func() store
-	spends spends.Kind // what may be spent, by its definition: by this it is judged, too
+	spends spends.Kind // the definition by which package spends judges it, too
 	bucket bool        // its capacity is Burst, and drains
-	queues bool        // an admitted call waits until what was used before it has drained; nothing is held
+	queues bool        // an admitted call waits until the units used before it have drained, and there are no holds
 }
 
 var algorithms = map[Algorithm]algorithm{}
 
 func register(name Algorithm, a algorithm) Algorithm {
 	if a.bucket != (a.spends == spends.Bucket) {
-		panic(fmt.Sprintf("model: say what may be spent of %q, by its definition", name))
+		panic(fmt.Sprintf("model: the algorithm %q needs the definition of what may be spent", name))
 	}
 	algorithms[name] = a
 	return name
@@ -34,18 +33,18 @@ type Limit struct {
 	Algorithm Algorithm
 	Count     int64  // L, units per period
 	Period    int64  // T, microseconds
-	Burst     int64  // B, the capacity of a bucket; 0 for the others
+	Burst     int64  // B, the capacity of a bucket; 0 for other algorithms
 	Aligned   bool   // FixedWindow only: windows start at multiples of Period
-	Zone      string // for Calendar only: the time zone and the length of its windows; without them, windows have the length of Period
-	Unit      string
-	Hold      int64 // for how long Reserve holds units, microseconds; 0: the default
+	Zone      string // Calendar only: the time zone; without it, windows have the length of Period
+	Unit      string // Calendar only: the length of its windows, if it has a Zone
+	Hold      int64  // the duration for which Reserve holds units, microseconds; 0: the default
 }
 
 func (l Limit) bucket() bool { return algorithms[l.Algorithm].bucket }
 
 func (l Limit) queues() bool { return algorithms[l.Algorithm].queues }
 
-// Spends is what may be spent, by the algorithm's definition.
+// Spends returns the definition of the units that may be spent.
 func (l Limit) Spends() spends.Kind {
 	a, ok := algorithms[l.Algorithm]
 	switch {
@@ -57,7 +56,7 @@ func (l Limit) Spends() spends.Kind {
 	return a.spends
 }
 
-// capacity is the largest n that is ever admitted.
+// capacity returns the largest n that is ever admitted.
 func (l Limit) capacity() int64 {
 	if l.bucket() {
 		return l.Burst
@@ -65,15 +64,15 @@ func (l Limit) capacity() int64 {
 	return l.Count
 }
 
-// rate is units per microsecond.
+// rate returns the units per microsecond.
 func (l Limit) rate() *big.Rat { return big.NewRat(l.Count, l.Period) }
 
-// drain is how long a bucket takes to drain the given number of units.
+// drain returns the time in which a bucket drains these units.
 func (l Limit) drain(units *big.Rat) *big.Rat {
 	return new(big.Rat).Mul(units, big.NewRat(l.Period, l.Count))
 }
 
-// check panics: a wrong limit is a mistake in the test that built it.
+// check panics if the limit is wrong, which is a mistake of the test that made it.
 func (l Limit) check() {
 	switch {
 	case l.Count < 1 || l.Period < 1:
@@ -93,14 +92,14 @@ func newStore(l Limit) store {
 	return a.new()
 }
 
-// windowStart is the last multiple of period at or before t, for instants before the epoch too.
+// windowStart returns the last multiple of period at or before t, also for instants before the epoch.
 func windowStart(t, period int64) int64 {
 	return t - ((t%period)+period)%period
 }
 
 func whole(n int64) *big.Rat { return new(big.Rat).SetInt64(n) }
 
-// floor relies on Div being Euclidean: over a positive denominator that is the floor.
+// floor relies on Div being Euclidean: with a positive denominator, it rounds down.
 func floor(r *big.Rat) int64 {
 	q := new(big.Int).Div(r.Num(), r.Denom())
 	if !q.IsInt64() {

@@ -7,18 +7,18 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/spends"
 )
 
-// SlidingWindowLog is modelled by its charges.
+// SlidingWindowLog is modeled by its charges.
 var SlidingWindowLog = register("sliding_window_log", algorithm{new: func() store { return &slidingLog{} }, spends: spends.Log})
 
-// slidingLog has every admitted unit with its instant. The units of one charge
-// make one run, so that a charge of 100,000 costs no more than a charge of one.
+// slidingLog has every admitted unit with its instant. The units of one charge are one run, so that a charge of 100,000
+// units takes no more time than a charge of one.
 type slidingLog struct {
-	runs    []run // oldest first; clock keeps them in order
-	units   int64 // in all runs
-	charges int64 // how many there ever were: numbers the runs
+	runs    []run // oldest first: because of clock, a new charge is never older
+	units   int64 // the units of all runs
+	charges int64 // how many charges there have been: it numbers the runs
 }
 
-// A run is one charge. Its number distinguishes it from others of the same instant.
+// A run is one charge. Its number distinguishes it from other charges at the same instant.
 type run struct{ instant, units, charge int64 }
 
 func (s *slidingLog) clone() store {
@@ -51,7 +51,7 @@ func (s *slidingLog) used(l Limit, t int64) *big.Rat {
 	return whole(s.units - gone)
 }
 
-// retry is until so many of the oldest have left that n fits.
+// retry returns the time until enough of the oldest units have left the window for n to fit.
 func (s *slidingLog) retry(l Limit, t, n int64) *big.Rat {
 	first, gone := s.left(l, t)
 	over := s.units - gone + n - l.Count
@@ -60,10 +60,10 @@ func (s *slidingLog) retry(l Limit, t, n int64) *big.Rat {
 			return whole(r.instant + l.Period - t)
 		}
 	}
-	panic("model: retry asked for a cost that never fits")
+	panic("model: retry with a cost that never fits")
 }
 
-// reset is until the newest has left.
+// reset returns the time until the newest charge has left the window.
 func (s *slidingLog) reset(l Limit, t int64) *big.Rat {
 	first, _ := s.left(l, t)
 	if first == len(s.runs) {
@@ -72,8 +72,8 @@ func (s *slidingLog) reset(l Limit, t int64) *big.Rat {
 	return whole(s.runs[len(s.runs)-1].instant + l.Period - t)
 }
 
-// charge removes what has left. What is charged without being admitted is at most
-// the largest limit that a log can have: more would not be denied for longer by any.
+// charge removes charges that have left the window. Units that are charged without being admitted are capped at the largest
+// limit that a log can have: more units would not make any limit deny for longer.
 func (s *slidingLog) charge(l Limit, t, n int64) ticket {
 	n = min(n, 100_000)
 	first, gone := s.left(l, t)
@@ -83,7 +83,7 @@ func (s *slidingLog) charge(l Limit, t, n int64) ticket {
 	return ticket{units: n, charge: s.charges}
 }
 
-// refund removes the run of the charge, in the window or not.
+// refund removes the run of the charge, whether it is in the window or not.
 func (s *slidingLog) refund(_ Limit, _ int64, back ticket) {
 	i := slices.IndexFunc(s.runs, func(r run) bool { return r.charge == back.charge })
 	if i < 0 {

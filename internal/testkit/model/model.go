@@ -1,11 +1,9 @@
-// Package model is an exact reference for the rate-limit algorithms. It follows their definitions
-// literally, in rational numbers and without rounding, so that property tests can compare the real
-// implementation with it. It shares no code with that implementation, and prefers obvious code to fast
-// code.
+// Package model is an exact reference for the rate-limit algorithms. It follows their definitions literally, in rational
+// numbers and without rounding, so that property tests can compare the real implementation with it. It shares no code with
+// that implementation, and prefers obvious code to fast code.
 //
-// A Model is not safe for concurrent use. It keeps its state for ever, also which holds
-// expired. Redis drops a key that is not needed: a test that lets keys expire must not
-// turn the clock back past that.
+// A Model is not safe for concurrent use. It keeps its state forever, including the expiries of past holds. Redis deletes a
+// key that is not needed any more. So a test in which keys expire must not turn the clock back to before their expiry.
 package model
 
 import (
@@ -18,7 +16,7 @@ import (
 type Model struct {
 	limits []Limit
 	states []*state          // one per limit, in the same order
-	stored []map[form]*state // of each limit, in all forms that it has had; see Change
+	stored []map[form]*state // for each limit, the states of all forms that it has had; see Change
 	bans   bans
 }
 
@@ -26,20 +24,19 @@ type Model struct {
 type state struct {
 	store
 	holds
-	resets int // how often what was charged has been forgotten
+	resets int // how often the charged units have been forgotten
 }
 
 // Outcome is the decision on one call.
 type Outcome struct {
 	Allowed bool
-	Banned  bool      // so that the state of the limits is not shown
+	Banned  bool      // the key is banned, so the state of the limits is hidden
 	Each    []Verdict // one per limit, in the order given to New
 
 	receipt *receipt // nil when nothing was charged or reserved
 }
 
-// Expiry returns when the units expire that are held of limit i. It panics if nothing
-// was reserved of it.
+// Expiry returns when the held units of limit i expire. It panics if none are held.
 func (o Outcome) Expiry(i int) int64 {
 	if o.receipt == nil || !o.receipt.tickets[i].held {
 		panic("model: nothing is held")
@@ -47,8 +44,8 @@ func (o Outcome) Expiry(i int) int64 {
 	return o.receipt.tickets[i].expiry
 }
 
-// Verdict is the answer of one limit. Held units count as if they were charged at the instant of the
-// decision. None of its Rats is nil.
+// Verdict is the decision of one limit. Held units count as if they were charged at the instant of the decision. None of
+// the Rats is nil.
 type Verdict struct {
 	Admits     bool     // whether this limit alone admits
 	At         int64    // t, the instant of the decision, µs
@@ -57,46 +54,45 @@ type Verdict struct {
 	Never      bool     // n is above capacity; RetryAfter is then 0 and means nothing
 	RetryAfter *big.Rat // µs from At; 0 if Admits
 	ResetAfter *big.Rat // µs from At, after the charge or the hold if there was one
-	Delay      *big.Rat // µs; 0 unless a LeakyBucket in a call that was allowed
+	Delay      *big.Rat // µs; 0 except for a LeakyBucket whose call was allowed
 }
 
-// receipt is what was charged or reserved, one ticket per limit. Copies of an Outcome
-// share it, so that only one of them can be refunded or settled.
+// receipt has the charged or reserved units, with one ticket per limit. Copies of an Outcome share it, so that only one of
+// them can be refunded or settled.
 type receipt struct {
 	model    *Model
-	limits   []Limit  // those in force then: held units keep them
-	states   []*state // theirs
+	limits   []Limit  // the limits at that time, which held units keep
+	states   []*state // the states of these limits
 	reserved bool
 	tickets  []ticket
 	spent    bool
 }
 
-// ticket identifies one charge to one store, or one hold. Which fields count depends on
-// the store.
+// ticket identifies one charge to one store, or one hold. The fields that matter depend on the store.
 type ticket struct {
 	units  int64
 	resets int      // how often the state had been reset
-	start  int64    // windows: the one that was charged
+	start  int64    // windows: the start of the charged window
 	charge int64    // log: the number of the charge
 	ends   *big.Rat // buckets: when the debt ends, after the charge
-	epoch  int      // queues: the time between two that it was empty
-	place  place    // queues: when it is served
+	epoch  int      // queues: counts how often the queue was empty
+	place  place    // queues: when the charge is served
 
 	held   bool
-	id     int // of the holds
+	id     int // the id of the holds
 	expiry int64
 }
 
-// store is what is charged to one limit. All algorithms admit n when used + n is at
-// most the capacity: they differ in what counts as used, and for how long.
+// store has the charged units of one limit. All algorithms admit n if the used units and n do not exceed the capacity. They
+// differ in which units count as used, and for how long.
 type store interface {
 	clone() store
-	clock(l Limit, now int64) int64       // t, the instant of a decision
-	used(l Limit, t int64) *big.Rat       // units that count at t
-	retry(l Limit, t, n int64) *big.Rat   // until n fits; n does not fit at t, but can
-	reset(l Limit, t int64) *big.Rat      // until nothing counts any more
-	charge(l Limit, t, n int64) ticket    // n > 0, whether it fits or not
-	refund(l Limit, t int64, back ticket) // as far as the charge still counts
+	clock(l Limit, now int64) int64       // returns t, the instant of a decision
+	used(l Limit, t int64) *big.Rat       // returns the units that count at t
+	retry(l Limit, t, n int64) *big.Rat   // returns the time until n fits, which does not fit at t
+	reset(l Limit, t int64) *big.Rat      // returns the time until no unit counts any more
+	charge(l Limit, t, n int64) ticket    // charges n > 0 units, whether they fit or not
+	refund(l Limit, t int64, back ticket) // takes back the units of a charge that still count
 }
 
 // New returns the model of one key without charges. It panics on an invalid limit.
@@ -114,12 +110,11 @@ func New(limits ...Limit) *Model {
 	return m
 }
 
-// Decide answers a call of n units when the server's clock says now, and charges
-// every limit if all admit.
+// Decide decides on a call of n units when the server's clock shows now, and charges every limit if all admit.
 func (m *Model) Decide(now, n int64) Outcome { return m.decide(now, n, false) }
 
-// Reserve answers as Decide does. Instead of charging n units, it holds them until
-// [Limit.Expiry], of every limit but a LeakyBucket, which charges them.
+// Reserve decides as Decide does. Instead of charging n units, it holds them until [Limit.Expiry], in every limit except a
+// LeakyBucket, which charges them.
 func (m *Model) Reserve(now, n int64) Outcome { return m.decide(now, n, true) }
 
 func (m *Model) decide(now, n int64, reserve bool) Outcome {
@@ -156,8 +151,7 @@ func (m *Model) decide(now, n int64, reserve bool) Outcome {
 	return out
 }
 
-// Peek answers as Decide(now, 1) would, but charges nothing: Remaining and ResetAfter
-// are as they are before that.
+// Peek decides as Decide(now, 1) would, but charges nothing: Remaining and ResetAfter are the values before that charge.
 func (m *Model) Peek(now int64) (out Outcome) {
 	if now < m.bans.until {
 		m.banned(now, &out)
@@ -167,9 +161,8 @@ func (m *Model) Peek(now int64) (out Outcome) {
 	return m.evaluate(now, 1)
 }
 
-// Refund takes back what was charged for o, as far as it still counts, or settles what
-// was reserved at 0. Only the first refund or settlement of an Outcome or its copies
-// does anything.
+// Refund takes back the charge of o, as far as its units still count, or settles its reservation at 0. Only the first
+// refund or settlement of an Outcome or its copies has an effect.
 func (m *Model) Refund(now int64, o Outcome) {
 	if o.receipt != nil && o.receipt.reserved {
 		m.Settle(now, o, 0)
@@ -185,16 +178,15 @@ func (m *Model) Refund(now int64, o Outcome) {
 	}
 }
 
-// Settle ends the hold of o and charges what it really cost, whether that fits or not. Units that were
-// charged when their hold expired are neither charged again nor given back: that depends on the time alone,
-// and not on what is still stored. Only the first settlement or refund of an Outcome or its copies does
-// anything.
+// Settle ends the hold of o and charges its actual cost, whether that fits or not. Units that were charged when their hold
+// expired are neither charged again nor given back. This depends only on the time, and not on the state that is still
+// stored. Only the first settlement or refund of an Outcome or its copies has an effect.
 func (m *Model) Settle(now int64, o Outcome, actual int64) {
 	switch {
 	case actual < 0:
 		panic(fmt.Sprintf("model: a cost of %d is negative", actual))
 	case o.receipt != nil && !o.receipt.reserved:
-		panic("model: settles what was not reserved")
+		panic("model: settles units that were not reserved")
 	}
 	r := m.take(o)
 	if r == nil {
@@ -212,21 +204,20 @@ func (m *Model) Settle(now int64, o Outcome, actual int64) {
 	}
 }
 
-// take returns the receipt of o, once. It is nil for units that were neither charged nor reserved.
+// take returns the receipt of o, but only once. It returns nil if no units were charged or reserved.
 func (m *Model) take(o Outcome) *receipt {
 	r := o.receipt
 	if r == nil || r.spent {
 		return nil
 	}
 	if r.model != m {
-		panic("model: another model's outcome")
+		panic("model: the outcome belongs to another model")
 	}
 	r.spent = true
 	return r
 }
 
-// Reset forgets what is charged, and keeps what is held. Where nothing is held it
-// forgets all.
+// Reset forgets the charged units and keeps the held ones. If none are held, it forgets the whole state.
 func (m *Model) Reset(now int64) {
 	expire(now, m.limits, m.states)
 	for i, s := range m.states {
@@ -239,11 +230,10 @@ func (m *Model) Reset(now int64) {
 	}
 }
 
-// Whole reports whether nothing that is charged to limit i counts at now.
+// Whole reports whether no charged unit of limit i counts at now.
 func (m *Model) Whole(i int, now int64) bool { return m.states[i].whole(m.limits[i], now) }
 
-// WholeOf reports whether nothing counts at now that is charged to the limit i of which o holds
-// units, in the form that it had then.
+// WholeOf reports whether no charged unit counts at now in the limit i, in the form that it had when o's units were held.
 func (o Outcome) WholeOf(i int, now int64) bool {
 	return o.receipt.states[i].whole(o.receipt.limits[i], now)
 }
@@ -255,10 +245,10 @@ func (s *state) whole(l Limit, now int64) bool {
 	return later.reset(l, later.clock(l, now)).Sign() == 0
 }
 
-// Held returns how many units are held of limit i, and not charged yet.
+// Held returns how many units of limit i are held and not charged yet.
 func (m *Model) Held(i int) int64 { return m.states[i].total() }
 
-// Lose is an eviction: limit i loses its charged and its held units, in all forms that it has had.
+// Lose is an eviction: limit i loses its charged and held units, in all forms that it has had.
 func (m *Model) Lose(i int) {
 	for f, s := range m.stored[i] {
 		s.lose(Limit{Algorithm: f.algorithm})
@@ -269,20 +259,19 @@ func (s *state) lose(l Limit) {
 	*s = state{store: newStore(l), holds: holds{id: s.id + 1}, resets: s.resets + 1}
 }
 
-// Clock returns the instant at which limit i would decide when the server's clock says
-// now: it is never before the newest one stored.
+// Clock returns the instant at which limit i would decide when the server's clock shows now. It is never before the newest
+// stored instant.
 func (m *Model) Clock(i int, now int64) int64 { return m.states[i].clock(m.limits[i], now) }
 
-// ClockOf is Clock for the form of l, which limit i has had, by what is stored of that.
+// ClockOf is Clock for l, a form that limit i has had, by the stored state of that form.
 func (m *Model) ClockOf(i int, l Limit, now int64) int64 {
 	return m.stored[i][l.form()].clock(l, now)
 }
 
-// Key identifies what is stored of l among all limits of its name.
+// Key identifies the stored state of l among all limits with its name.
 func (l Limit) Key() any { return l.form() }
 
-// Window returns the window of a FixedWindow that was opened last, and has not been
-// forgotten since.
+// Window returns the window of a FixedWindow that was opened last, unless it has been forgotten.
 func (m *Model) Window(i int) (start, end int64, ok bool) {
 	w, ok := m.states[i].store.(*fixedWindow)
 	if !ok || !w.stored {
@@ -291,7 +280,8 @@ func (m *Model) Window(i int) (start, end int64, ok bool) {
 	return w.start, w.start + m.limits[i].Period, true
 }
 
-// A form is what the Redis key of a named limit tells: limits of one form share what is stored.
+// A form has the properties of a named limit that are part of its Redis key: limits of the same form share their stored
+// state.
 type form struct {
 	algorithm  Algorithm
 	aligned    bool
@@ -309,8 +299,7 @@ func (l Limit) form() form {
 	return form{l.Algorithm, l.Aligned, l.Zone, l.Unit, l.Period}
 }
 
-// Change replaces each limit by another one of the same name. It finds what is stored of its own
-// form, and nothing else.
+// Change replaces each limit by another one of the same name, which uses only the stored state of its own form.
 func (m *Model) Change(limits ...Limit) {
 	if len(limits) != len(m.limits) {
 		panic("model: Change with another number of limits")
@@ -325,8 +314,7 @@ func (m *Model) Change(limits ...Limit) {
 	m.limits = slices.Clone(limits)
 }
 
-// expire charges what has expired. It comes before anything else is read, charged or
-// refunded.
+// expire charges the units whose holds have expired. It must run before anything else is read, charged or refunded.
 func expire(now int64, limits []Limit, states []*state) {
 	for i, l := range limits {
 		states[i].expire(l, now)
@@ -343,10 +331,10 @@ func (s *state) expire(l Limit, now int64) {
 	}
 }
 
-// hold adds n units to those that are held.
+// hold adds n units to the held ones.
 func (s *state) hold(l Limit, now, n int64) ticket {
 	t := ticket{units: n, held: true, id: s.id, expiry: l.Expiry(now)}
-	if s.charged(t.expiry) { // the clock stepped back, and this is not to be taken for one of those
+	if s.charged(t.expiry) { // the clock stepped back: the hold must not be mistaken for one that was charged
 		t.expiry = *s.expired + 1
 	}
 	if n > 0 {
@@ -358,7 +346,7 @@ func (s *state) hold(l Limit, now, n int64) ticket {
 	return t
 }
 
-// settle charges what is due for a hold that cost actual units.
+// settle charges the units that a hold with this actual cost still has to pay.
 func (s *state) settle(l Limit, now int64, back ticket, actual int64) {
 	due := actual
 	switch {
@@ -374,14 +362,14 @@ func (s *state) settle(l Limit, now int64, back ticket, actual int64) {
 	}
 }
 
-// giveBack refunds a charge, unless all charges of its time have been forgotten.
+// giveBack refunds a charge, unless it has been forgotten by a reset.
 func (s *state) giveBack(l Limit, now int64, back ticket) {
 	if back.units > 0 && back.resets == s.resets {
 		s.refund(l, s.clock(l, now), back)
 	}
 }
 
-// asCharged is the state as if all held units were charged at t.
+// asCharged returns the state as if all held units were charged at t.
 func (s *state) asCharged(l Limit, t int64) store {
 	held := s.total()
 	if held == 0 {
@@ -392,7 +380,7 @@ func (s *state) asCharged(l Limit, t int64) store {
 	return c
 }
 
-// evaluate is a decision without its charge. It changes no state.
+// evaluate makes a decision without its charge. It changes no state.
 func (m *Model) evaluate(now, n int64) Outcome {
 	out := Outcome{Allowed: true}
 	for i, l := range m.limits {
@@ -411,7 +399,7 @@ func (m *Model) evaluate(now, n int64) Outcome {
 // heldRetry is the longest RetryAfter, in µs, of a request that is denied only because of held units.
 const heldRetry = 1_000_000
 
-// judge is the answer of one limit alone: the answer of its algorithm, with all held units charged.
+// judge returns the verdict of one limit alone, by its algorithm, with all held units charged.
 func judge(l Limit, s *state, now, n int64) Verdict {
 	v := Verdict{At: s.clock(l, now), Limit: l.capacity(), RetryAfter: new(big.Rat), Delay: new(big.Rat)}
 	v.describe(l, s)

@@ -5,22 +5,22 @@ import (
 	"slices"
 )
 
-// LeakyBucket is a bucket whose units have places, one after the other.
+// LeakyBucket is a bucket whose units are served one after the other.
 var LeakyBucket = register("leaky_bucket", algorithm{new: func() store { return &queue{} }, bucket: true, queues: true})
 
-// maxFree is how many free places a queue keeps.
+// maxFree is how many free places a queue remembers.
 const maxFree = 128
 
-// A queue is a bucket whose charges are served one after the other, at the rate. A charge that is taken
-// back leaves a free place, which the next charge takes that finds room in it.
+// A queue is a bucket whose charges are served one after the other, at the rate. A charge that is taken back leaves a free
+// place, which the next charge that fits takes.
 type queue struct {
 	bucket
 
-	epoch int     // how often the queue has been empty, or changed its rate, when a charge came
-	free  []place // in order; no two of them touch, and none touches the end
+	epoch int     // how often a charge found the queue empty or at another rate
+	free  []place // in order; no place touches another or the end of the queue
 }
 
-// A place is when a charge is served.
+// A place is the time in which a charge is served.
 type place struct{ from, to *big.Rat }
 
 func (q *queue) clone() store {
@@ -29,13 +29,13 @@ func (q *queue) clone() store {
 	return &c
 }
 
-// has reports whether q is at l's rate, and not empty.
+// has reports whether q has l's rate and is not empty.
 func (q *queue) has(l Limit, t int64) bool {
 	return q.left(t).Sign() > 0 && q.by.Count == l.Count && q.by.Period == l.Period
 }
 
-// restate makes l take over the state that another rate has left. Delays were promised: the places that are
-// taken stay where they are.
+// restate makes l take over the state that another rate has left. The promised delays do not change: taken places stay
+// where they are.
 func (q *queue) restate(l Limit, t int64) bucket {
 	if q.other(l, t) {
 		return bucket{stored: true, ends: whole(ceil(q.ends)), by: l}
@@ -58,7 +58,7 @@ func (q *queue) retry(l Limit, t, n int64) *big.Rat {
 	return b.retry(l, t, n)
 }
 
-// open are the free places that have not begun. If a place is partly past, its last units are left.
+// open returns the free places that have not begun. If a place is partly past, its remaining part counts.
 func (q *queue) open(l Limit, t int64) []place {
 	var all []place
 	if !q.has(l, t) {
@@ -76,12 +76,12 @@ func (q *queue) open(l Limit, t int64) []place {
 	return all
 }
 
-// room is how many units fit into p.
+// room returns how many units fit into p.
 func (l Limit) room(p place) int64 {
 	return floor(new(big.Rat).Mul(new(big.Rat).Sub(p.to, p.from), l.rate()))
 }
 
-// first is the number of the first free place with room for n units, or -1.
+// first returns the index of the first free place with room for n units, or -1.
 func (l Limit) first(open []place, n int64) int {
 	if n < 1 || n > l.capacity() {
 		return -1
@@ -89,7 +89,7 @@ func (l Limit) first(open []place, n int64) int {
 	return slices.IndexFunc(open, func(p place) bool { return l.room(p) >= n })
 }
 
-// begins is when n units at t would begin that take a free place, or nil.
+// begins returns when n units at t would be served if they take a free place, or nil if none has room.
 func (q *queue) begins(l Limit, t, n int64) *big.Rat {
 	open := q.open(l, t)
 	if i := l.first(open, n); i >= 0 {
@@ -98,7 +98,7 @@ func (q *queue) begins(l Limit, t, n int64) *big.Rat {
 	return nil
 }
 
-// largest is the largest cost for which there is a free place.
+// largest returns the largest cost for which there is a free place.
 func (q *queue) largest(l Limit, t int64) int64 {
 	most := int64(0)
 	for _, p := range q.open(l, t) {
@@ -128,7 +128,7 @@ func (q *queue) charge(l Limit, t, n int64) ticket {
 	return ticket{units: n, epoch: q.epoch, place: taken}
 }
 
-// refund frees a place of this epoch that has not begun.
+// refund frees a place of the present epoch that has not begun.
 func (q *queue) refund(l Limit, t int64, back ticket) {
 	if back.epoch != q.epoch || !q.has(l, t) || back.place.from.Cmp(whole(t)) <= 0 {
 		return

@@ -2,8 +2,7 @@ package spends
 
 import "slices"
 
-// A Recorder writes a History down while it happens. The clock is the one by which a
-// limiter decides, and may step back.
+// A Recorder records a History while it happens. Its clock is the clock by which a limiter decides, and may step back.
 type Recorder struct {
 	Limit   Limit
 	History History
@@ -13,7 +12,7 @@ type Recorder struct {
 	held         []held
 }
 
-// held is a spend that is reserved and not settled.
+// held is a spend that is reserved and not settled yet.
 type held struct {
 	spend  int
 	expiry int64 // by the clock
@@ -22,9 +21,9 @@ type held struct {
 // NewRecorder returns a Recorder whose clock is at now.
 func NewRecorder(l Limit, now int64) *Recorder { return &Recorder{Limit: l, now: now} }
 
-// Next moves the clock by d and begins a step, at which what has expired is charged.
-// It must come before the limiter does anything at that step. At returns the instant at
-// which the limiter would charge something whose time has come at the instant given.
+// Next moves the clock by d and begins a step, at which expired holds are charged. The caller calls it before the limiter
+// does anything at that step. The function at returns the instant at which the limiter charges a hold that expires at the
+// given instant.
 func (r *Recorder) Next(d int64, at func(int64) int64) {
 	r.now += d
 	r.elapsed += max(0, d)
@@ -42,8 +41,7 @@ func (r *Recorder) Next(d int64, at func(int64) int64) {
 	})
 }
 
-// Allow records units that were admitted and charged at an instant. It returns the
-// number of the spend.
+// Allow records units that were admitted and charged at an instant. It returns the number of the spend.
 func (r *Recorder) Allow(at, units int64) int {
 	i := r.Reserve(at, at, units)
 	if r.Limit.Kind == Bucket {
@@ -54,8 +52,7 @@ func (r *Recorder) Allow(at, units int64) int {
 	return i
 }
 
-// Reserve records units that were admitted at an instant and expire at another. It
-// returns the number of the spend.
+// Reserve records units that were admitted at an instant and held until an expiry. It returns the number of the spend.
 func (r *Recorder) Reserve(at, expiry, units int64) int {
 	s := Spend{Units: units, Step: r.step, From: at, Until: max(at, expiry)}
 	if r.Limit.Kind == Bucket {
@@ -67,8 +64,8 @@ func (r *Recorder) Reserve(at, expiry, units int64) int {
 	return i
 }
 
-// Settle records what a spend really cost, and the instant at which that was charged.
-// The units of a spend that has expired count as spent whatever is settled.
+// Settle records the actual cost of a spend, and the instant at which it was charged. The units of a spend that has expired
+// count as spent, whatever its actual cost is.
 func (r *Recorder) Settle(i int, actual, at int64) {
 	s := &r.History.Spends[i]
 	if r.Limit.Kind == Bucket {
@@ -84,20 +81,20 @@ func (r *Recorder) Settle(i int, actual, at int64) {
 	r.held = slices.DeleteFunc(r.held, func(h held) bool { return h.spend == i })
 }
 
-// Refund records that a spend was none.
+// Refund records that the units of a spend were not spent.
 func (r *Recorder) Refund(i int) { r.History.Spends[i].Units = 0 }
 
-// Reset records that what had been charged was forgotten.
+// Reset records that the charged units were forgotten.
 func (r *Recorder) Reset() { r.History.Resets = append(r.History.Resets, r.step) }
 
-// Open records a window as it was opened, once.
+// Open records a window when it is opened. Recording it again has no effect.
 func (r *Recorder) Open(w Window) {
 	if n := len(r.History.Opened); n == 0 || r.History.Opened[n-1] != w {
 		r.History.Opened = append(r.History.Opened, w)
 	}
 }
 
-// Judge judges what was admitted at this step.
+// Judge returns an error if the last spend, admitted at this step, went beyond the limit.
 func (r *Recorder) Judge() error {
 	n := len(r.History.Spends)
 	if n == 0 || r.History.Spends[n-1].Step != r.step {

@@ -1,10 +1,9 @@
-// Package spends judges a limiter by what was spent: it says whether a limit, by its
-// plain definition and in rational numbers, could have admitted the units of a history
-// whenever they were spent. It knows nothing of holds, of how a limiter decides, or of
-// what it stores.
+// Package spends judges a limiter by the units that were spent: it decides whether a limit, by its plain definition and in
+// rational numbers, could have admitted the units of a history at the instants when they were spent. It does not know about
+// holds, about how a limiter decides, or about its stored state.
 //
-// Units that are reserved may be spent at any instant until they are settled or expire.
-// The judge lets an adversary choose the instants.
+// Reserved units may be spent at any instant until they are settled or expire. The judge assumes that an adversary chooses
+// the worst instants.
 package spends
 
 import (
@@ -12,39 +11,39 @@ import (
 	"math/big"
 )
 
-// A Kind is a definition of what may be spent.
+// A Kind is a definition of how many units may be spent.
 type Kind int
 
 // The definitions.
 const (
 	Bucket  Kind = iota // in every interval [a,b]: Capacity + (b-a)*Count/Period
-	Windows             // in every window as it was opened, and between two windows: Capacity
+	Windows             // in every opened window, and between two windows: Capacity
 	Aligned             // in every window that begins at a multiple of Period, or that Window returns: Capacity
 	Log                 // in every interval [a,a+Period): Capacity
-	Counter             // at every spend in a window, weighed with what was spent in the one before: Capacity
+	Counter             // at every spend, of the units in its window and the weighted units of the window before: Capacity
 )
 
-// Limit is a definition with its numbers. Period is in the unit of all instants.
+// Limit is a definition with its numbers. Period is in the same unit as all instants.
 type Limit struct {
 	Kind                    Kind
 	Count, Period, Capacity int64
 
-	Window func(t int64) (start, end int64) // of Aligned, where windows are not multiples of Period: that which has t
+	Window func(t int64) (start, end int64) // for Aligned, if windows do not begin at multiples of Period: returns the window that contains t
 }
 
-// History is what happened to one limit of a key, in steps that are numbered upwards from 1.
+// History is the history of one limit of a key, in steps that are numbered upwards from 1.
 //
-// Instants are on a scale that does not go back: for a Bucket the time elapsed, for the
-// others the instant of the decision, which is never before the newest one stored.
+// Instants are on a scale that never goes back: for a Bucket it is the elapsed time, and for other kinds the instant of the
+// decision, which is never before the newest stored instant.
 type History struct {
 	Spends []Spend
 	Debts  []Debt
-	Resets []int    // the steps of the resets, in order: each forgets what has been charged
-	Opened []Window // of Windows: those that were opened, in order
+	Resets []int    // the steps of the resets, in order: each forgets the units charged before it
+	Opened []Window // for Windows: the windows that were opened, in order
 }
 
-// Spend is units that were admitted at a step, and may be spent at any instant from From
-// to Until, which are both included.
+// Spend is a number of units that were admitted at a step, and may be spent at any instant from From to Until, both
+// inclusive.
 type Spend struct {
 	Units       int64
 	Step        int
@@ -52,16 +51,15 @@ type Spend struct {
 	Charged     int // the step at which they were charged; 0: not yet
 }
 
-// Debt is units that were charged without being admitted, because something cost more
-// than was reserved for it. Nothing has to have room for them, but they leave less to
-// what is admitted later.
+// Debt is a number of units that were charged without being admitted, because something cost more than was reserved for it.
+// The limit need not have room for them, but they leave less room for later admissions.
 type Debt struct {
 	Units int64
 	Step  int
 	At    int64
 }
 
-// Window is from Start, included, to End.
+// Window is the time from Start, inclusive, to End, exclusive.
 type Window struct{ Start, End int64 }
 
 // Judge returns an error if any admission of h went beyond l.
@@ -74,14 +72,14 @@ func Judge(l Limit, h History) error {
 	return nil
 }
 
-// JudgeAt returns an error if last, an admission of h, went beyond l, by what had been
-// admitted and charged before it.
+// JudgeAt returns an error if last, an admission of h, went beyond l, considering the units that were admitted and charged
+// before it.
 func JudgeAt(l Limit, h History, last Spend) error {
 	if last.Units == 0 {
 		return nil
 	}
 	p := prefix{limit: l, last: last}
-	reset := 0 // the last one before it
+	reset := 0 // the step of the last reset before it
 	for _, step := range h.Resets {
 		if step < last.Step {
 			reset = step
@@ -120,7 +118,7 @@ func JudgeAt(l Limit, h History, last Spend) error {
 
 const never = 1 << 62
 
-// prefix is a history up to its last admission, without what has been forgotten.
+// prefix is a history up to its last admission, without forgotten units.
 type prefix struct {
 	limit  Limit
 	last   Spend
@@ -129,7 +127,7 @@ type prefix struct {
 	opened []Window
 }
 
-// starts are the instants at which the fullest intervals begin.
+// starts returns the instants at which the fullest intervals begin.
 func (p *prefix) starts() []int64 {
 	var all []int64
 	for _, s := range p.spends {
@@ -141,8 +139,8 @@ func (p *prefix) starts() []int64 {
 	return all
 }
 
-// within returns the units that may be spent at start or later, and before end: all
-// together, if the last admission is before end.
+// within returns the units that may be spent at start or later and before end, all together, if the last admission is
+// before end.
 func (p *prefix) within(start, end int64) int64 {
 	sum := int64(0)
 	for _, s := range p.spends {
@@ -222,8 +220,8 @@ func (p *prefix) log() error {
 	return nil
 }
 
-// counter judges the last admission, and the first instant of each window after it: later
-// in a window, what was spent in the one before it weighs less.
+// counter judges the last admission, and the first instant of each later window. At later instants of a window, the units
+// of the window before weigh less.
 func (p *prefix) counter() error {
 	if err := p.weigh(p.last.From); err != nil {
 		return err
@@ -255,9 +253,9 @@ func (p *prefix) weigh(x int64) error {
 }
 
 func (p *prefix) errorf(format string, args ...any) error {
-	return fmt.Errorf("%s by the admission of %d at step %d (%d), where %d is the most",
+	return fmt.Errorf("%s after the admission of %d units at step %d (instant %d), want at most %d",
 		fmt.Sprintf(format, args...), p.last.Units, p.last.Step, p.last.From, p.limit.Capacity)
 }
 
-// windowStart is the last multiple of period at or before t.
+// windowStart returns the last multiple of period at or before t.
 func windowStart(t, period int64) int64 { return t - ((t%period)+period)%period }

@@ -6,16 +6,17 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/spends"
 )
 
-// at is units that were charged when they were admitted.
+// at returns units that were charged when they were admitted.
 func at(step int, instant, units int64) spends.Spend {
 	return spends.Spend{Units: units, Step: step, From: instant, Until: instant, Charged: step}
 }
 
-// held is units that may be spent from one instant to another.
+// held returns units that may be spent from one instant until another.
 func held(step int, from, until, units int64) spends.Spend {
 	return spends.Spend{Units: units, Step: step, From: from, Until: until}
 }
 
+// TestJudge checks, by small histories, which ones the judge accepts.
 func TestJudge(t *testing.T) {
 	type history = spends.History
 	type spent = []spends.Spend
@@ -75,7 +76,7 @@ func TestJudge(t *testing.T) {
 		"more than the capacity at one instant": {counter, history{Spends: spent{at(1, 100, 4)}}, false},
 	} {
 		if err := spends.Judge(c.limit, c.history); (err == nil) != c.ok {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got error %v, want the history accepted: %v", name, err, c.ok)
 		}
 	}
 }
