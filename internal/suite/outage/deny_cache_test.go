@@ -157,7 +157,9 @@ func TestCostsAboveTheCapacityAreRemembered(t *testing.T) {
 				calls++
 			}
 		}
-		once := map[string]int{"one": 3, "three": 8}[name] // denials that the cache keeps apart: the costs of 1 and 2; with three limits, also the costs up to the highest capacity; and all costs above it together
+		// once is how many denials the cache keeps apart: the costs of 1 and 2, and all costs above the highest capacity
+		// together. With three limits, there are also the other costs up to the highest capacity.
+		once := map[string]int{"one": 3, "three": 8}[name]
 		if fromRedis, most := int(e.proxy.Requests()-requests), once*(2+int(time.Since(start)/time.Second)); fromRedis > most {
 			t.Errorf("%s: Redis was asked %d times for %d decisions, want at most %d", name, fromRedis, calls, most)
 		}
