@@ -130,10 +130,10 @@ func answersByHandlers(b *testbed) {
 			lim := b.limiter(core.FixedWindow(core.PerMinute(1)))
 			answers := Answers{OnError: &c.handler, OnDenied: &Handler{Body: "the wrong one"}}
 			b.redis.SetError("LOADING secret detail")
-			ans := b.ask(answers, charging(lim, 1)).get("/a")
+			ans := b.answering(answers, charging(lim, 1)).get("/a")
 			ans.wantAnswerBy(c, http.StatusServiceUnavailable)
 			ans.wantHeaders("", "", "", "1")
-			b.ask(answers, charging(lim, -1)).get("/a").wantAnswerBy(c, http.StatusInternalServerError)
+			b.answering(answers, charging(lim, -1)).get("/a").wantAnswerBy(c, http.StatusInternalServerError)
 		})
 	}
 }
