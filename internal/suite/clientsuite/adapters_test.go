@@ -22,11 +22,13 @@ import (
 	httplimit "github.com/redislimit/redislimit/nethttp"
 )
 
+// TestAdapters runs the suite with the adapters of net/http, Gin and Echo.
 func TestAdapters(t *testing.T) {
-	gin.SetMode(gin.ReleaseMode) // otherwise it prints every route
+	gin.SetMode(gin.ReleaseMode) // otherwise gin prints every route
 	clientsuite.Exercise(t, apps)
 }
 
+// TestAdaptersOnFasthttp runs the suite with the adapter of Fiber.
 func TestAdaptersOnFasthttp(t *testing.T) {
 	clientsuite.Exercise(t, fiberApps)
 }
@@ -38,6 +40,7 @@ func FuzzLeftOfProxy(f *testing.F) {
 	clientsuite.LeftOfProxy(f, apps, fiberApps)
 }
 
+// apps are the applications of net/http and of the frameworks that use it.
 var apps = clientsuite.Apps{
 	Default: map[string]clientsuite.NewApp{
 		"nethttp": func(lim *core.Limiter, key keyfunc.Func) clientsuite.App {
@@ -103,6 +106,7 @@ var apps = clientsuite.Apps{
 	},
 }
 
+// fiberApps are the applications of Fiber, which uses fasthttp.
 var fiberApps = clientsuite.Apps{
 	Lacks: refusedTrailers(),
 	Default: map[string]clientsuite.NewApp{
@@ -138,7 +142,8 @@ var fiberApps = clientsuite.Apps{
 	},
 }
 
-// refusedTrailers are those that fasthttp refuses, in newer versions than Fiber asks for.
+// refusedTrailers returns the trailers that fasthttp refuses. Versions of fasthttp newer than the one that Fiber requires
+// refuse some.
 func refusedTrailers() map[clientsuite.Ability]string {
 	lacks := map[clientsuite.Ability]string{}
 	for _, name := range []string{"cookie", "x-forwarded-for", "x-real-ip"} {

@@ -10,9 +10,9 @@ import (
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
-// realProxies has clients forge what they can in front of a real HAProxy and nginx:
-// headers, and the trailer of a chunked body, which HAProxy passes on. Each request is
-// counted by what the proxy says, in every configuration of every framework.
+// realProxies makes clients forge what they can in front of a real HAProxy and nginx: headers, and the trailer of a chunked
+// body, which HAProxy passes on. Each request must be counted by the address that the proxy adds, in every configuration of
+// every framework.
 func realProxies(t *testing.T, apps Apps) {
 	const client = "127.0.0.77"
 	dialer := dialerFrom(t, client)
@@ -83,7 +83,7 @@ func realProxies(t *testing.T, apps Apps) {
 func dialerFrom(t *testing.T, address string) net.Dialer {
 	t.Helper()
 	l, err := net.Listen("tcp", address+":0")
-	if err != nil { // all of 127.0.0.0/8 is the loopback on Linux only
+	if err != nil { // only on Linux the loopback has all addresses of 127.0.0.0/8
 		t.Skip("needs more loopback addresses: ", err)
 	}
 	_ = l.Close()
@@ -101,7 +101,7 @@ func listenTCP(t *testing.T, a App) string {
 	return l.Addr().String()
 }
 
-// dialFrom returns a connection to address, and ends the test if there is none.
+// dialFrom returns a connection to address. It ends the test if the connection fails.
 func dialFrom(t *testing.T, dialer net.Dialer, address string) *Conn {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), AnswerLimit)
@@ -113,6 +113,7 @@ func dialFrom(t *testing.T, dialer net.Dialer, address string) *Conn {
 	return newConn(conn)
 }
 
+// sendFrom sends a request over a connection of its own, and returns the status of the response.
 func (c counter) sendFrom(dialer net.Dialer, address, raw string) int {
 	c.Helper()
 	client := dialFrom(c.T, dialer, address)

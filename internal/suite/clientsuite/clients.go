@@ -13,6 +13,7 @@ import (
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
+// limiter returns a Limiter in memory that admits n requests a day.
 func limiter(t *testing.T, n int64) *core.Limiter {
 	t.Helper()
 	lim, err := core.NewMemory("client", core.FixedWindow(core.PerDay(n)))
@@ -22,8 +23,7 @@ func limiter(t *testing.T, n int64) *core.Limiter {
 	return lim
 }
 
-// Table sends each request of the table through each adapter, and looks at which bucket
-// was charged.
+// Table sends each request of the table through each adapter, and checks which key was charged.
 func Table(t *testing.T, apps Apps) {
 	t.Helper()
 	rows := slices.Concat(addresses, proxied, proxies, single, forwarded, credentials)
@@ -37,10 +37,10 @@ func Table(t *testing.T, apps Apps) {
 				send := newApp.send(lim, r.f)
 				r.want = strings.Replace(r.want, "method:GET", "method:"+cmp.Or(apps.Method, "GET"), 1)
 				if status := send(Request{Peer: r.peer, Header: r.header}); status != 200 {
-					t.Errorf("row %d: %+v: status %d", i, r, status)
+					t.Errorf("row %d, %+v: got status %d, want 200", i, r, status)
 				}
 				if res, err := lim.Peek(t.Context(), r.want); err != nil || res.Allowed {
-					t.Errorf("row %d: peer %q, header %q: the bucket %q was not charged: %+v, %v", i, r.peer, r.header, r.want, res, err)
+					t.Errorf("row %d, peer %q, header %q: the key %q was not charged: it has %+v, %v; want it used up", i, r.peer, r.header, r.want, res, err)
 				}
 			}
 		})
@@ -58,8 +58,8 @@ func passedOf(n int, send Send, request func(i int) Request) int {
 	return passed
 }
 
-// forgedHeaders sends a thousand requests from one peer, each with new values in
-// every header that names a client: the limit is ten, and ten pass.
+// forgedHeaders sends a thousand requests from one peer, each with new values in every header that names a client: the
+// limit of ten admits ten of them.
 func forgedHeaders(t *testing.T, apps Apps) {
 	names := []string{
 		"X-Forwarded-For", "X-Real-IP", "True-Client-IP", "CF-Connecting-IP", "X-Client-IP", "Forwarded",
@@ -85,23 +85,23 @@ func forgedHeaders(t *testing.T, apps Apps) {
 	}
 }
 
-// methodsAndQuery has what a GET of /a, as in the table, does not have.
+// methodsAndQuery sends a request with a method, a target and a query. All requests of the table are a GET of /a.
 func methodsAndQuery(t *testing.T, apps Apps) {
 	for name, newApp := range apps.Default {
 		lim := limiter(t, 1)
 		send := newApp.send(lim, keyfunc.Join(keyfunc.Method(), keyfunc.Route(), keyfunc.Query("key", keyfunc.Known(known))))
 		if status := send(Request{Peer: direct, Method: "POST", Target: "/a?x=1&key=issued&key=2"}); status != 200 {
-			t.Errorf("%s: status %d", name, status)
+			t.Errorf("%s: got status %d, want 200", name, status)
 		}
 		want := "join:method:POST,route:/a,query:key:" + keyfunc.ForAPIKey("issued")[len("apikey:"):]
 		if res, _ := lim.Peek(t.Context(), want); res.Allowed {
-			t.Errorf("%s: %s was not charged", name, want)
+			t.Errorf("%s: the key %s was not charged", name, want)
 		}
 	}
 }
 
-// proxyWarning looks for the one warning about a proxy that IP was not configured
-// for, and the one about requests without a key that come through a proxy.
+// proxyWarning checks two warnings, each of which is logged once: about a proxy for which IP is not configured, and about
+// requests without a credential that come through a proxy.
 func proxyWarning(t *testing.T, apps Apps) {
 	var out strings.Builder
 	old := slog.Default()
@@ -139,7 +139,7 @@ func proxyWarning(t *testing.T, apps Apps) {
 				send := newApp.send(limiter(t, 100), c.f)
 				send(Request{Peer: c.peer})
 				if out.Len() > 0 {
-					t.Errorf("%s %d: a warning without %s%s", name, i, header, out.String())
+					t.Errorf("%s, case %d: without the header %q the log has %q, want no warning", name, i, header, out.String())
 				}
 				for range 5 {
 					send(Request{Peer: c.peer, Header: []string{header + value}})
@@ -147,15 +147,16 @@ func proxyWarning(t *testing.T, apps Apps) {
 				lines, want := strings.Count(out.String(), "\n"), min(1, len(c.warning))
 				sent, _, _ := strings.Cut(header, ":")
 				if lines != want || strings.Count(out.String(), c.warning) < want || strings.Count(out.String(), "sent "+sent) != want {
-					t.Errorf("%s %d from %s: %d lines, want %d with %q: %s", name, i, c.peer, lines, want, c.warning, out.String())
+					t.Errorf("%s, case %d, from %s: got %d lines, want %d with %q: %s", name, i, c.peer, lines, want, c.warning, out.String())
 				}
 			}
 		}
 	}
 }
 
-// OverwrittenPeer looks for the one warning where a middleware further out has overwritten the peer's address by what a
-// client sent: it never tells to trust that address. Servers of fasthttp have no such middlewares.
+// OverwrittenPeer checks the one warning about an outer middleware that has overwritten the peer's address with a value
+// that a client sent. The warning must never advise to trust that address. Servers of fasthttp have no middlewares that can
+// do this.
 func OverwrittenPeer(t *testing.T, apps Apps) {
 	t.Helper()
 	var out strings.Builder
@@ -166,12 +167,12 @@ func OverwrittenPeer(t *testing.T, apps Apps) {
 	for name, newApp := range apps.Default {
 		for i, c := range []struct {
 			f     keyfunc.Func
-			first string // what the first client writes in place of its address
+			first string // the value that the first client sends as its address
 			warn  bool
 		}{
 			{ip(), "6.6.6.6, 203.0.113.8", true}, {ip(here), "client.example:80", true}, {ip(here, edge), "6.6.6.6:", true},
-			{keyed, "6.6.6.6", true},                                                     // which counts by the peer
-			{ip(edge), "6.6.6.6", false}, {ip(keyfunc.TrustedHops(1)), "6.6.6.6", false}, // which do not use the peer's address
+			{keyed, "6.6.6.6", true},                                                     // the fallback key is the peer
+			{ip(edge), "6.6.6.6", false}, {ip(keyfunc.TrustedHops(1)), "6.6.6.6", false}, // these options do not use the peer's address
 		} {
 			out.Reset()
 			send := newApp.send(limiter(t, 100), c.f)
@@ -179,14 +180,14 @@ func OverwrittenPeer(t *testing.T, apps Apps) {
 				send(Request{Peer: forged, Header: []string{xff + "6.6.6.6", "X-Real-IP: 6.6.6.6"}})
 			}
 			if n := strings.Count(out.String(), "RemoteAddr, is not an address with a port"); n != map[bool]int{true: 1}[c.warn] || strings.Count(out.String(), "\n") != n {
-				t.Errorf("%s %d: %d warnings, want %v: %s", name, i, n, c.warn, out.String())
+				t.Errorf("%s, case %d: got %d warnings, want one: %v: %s", name, i, n, c.warn, out.String())
 			}
 		}
 	}
 }
 
-// doubtfulClient looks for the one warning where the options count too many proxies, or too few: where a private address
-// is taken for the client that stands behind another one.
+// doubtfulClient checks the one warning about options that count too many proxies or too few. Too few make a private
+// address count as the client, although the client is behind that address.
 func doubtfulClient(t *testing.T, apps Apps) {
 	var out strings.Builder
 	old := slog.Default()
@@ -208,16 +209,16 @@ func doubtfulClient(t *testing.T, apps Apps) {
 			{ip(hops(1)), []string{xff + "198.51.100.7", xff + "10.244.0.9"}, private},
 			{ip(here), []string{xff + "198.51.100.7, 10.244.0.9, 10.0.0.1"}, private},
 			{ip(here), []string{xff + "198.51.100.7", xff + "10.244.0.9"}, private},
-			{ip(hops(1)), []string{xff + "10.244.0.9"}, ""}, // a client of the same network
+			{ip(hops(1)), []string{xff + "10.244.0.9"}, ""}, // the client is in the same network
 			{ip(here), []string{xff + "10.244.0.9, 10.0.0.1"}, ""},
 			{ip(hops(2)), []string{xff + "198.51.100.7, 10.244.0.9"}, ""},
-			{ip(hops(1)), []string{xff + "10.244.0.9, 198.51.100.7"}, ""}, // what a client writes
+			{ip(hops(1)), []string{xff + "10.244.0.9, 198.51.100.7"}, ""}, // the client itself may have sent this
 			{ip(here), []string{xff + "10.244.0.9, 198.51.100.7"}, ""},
 			{ip(hops(2)), []string{xff + "unknown"}, notAddress},
 			{ip(here), []string{xff + "198.51.100.7, unknown"}, notAddress},
 			{ip(here), []string{xff + "unknown, 10.0.0.1"}, notAddress},
 			{ip(here, forwarded), []string{fwd + "for=_hidden"}, strings.Replace(notAddress, "X-Forwarded-For", "Forwarded", 1)},
-			{ip(here), []string{xff + "unknown, 198.51.100.7"}, ""}, // what a client writes
+			{ip(here), []string{xff + "unknown, 198.51.100.7"}, ""}, // the client itself may have sent this
 			{ip(here, edge), []string{"X-Real-IP: unknown"}, notOne},
 			{ip(edge), []string{"X-Real-IP: 198.51.100.7", "X-Real-IP: 198.51.100.8"}, notOne},
 			{ip(edge), []string{"X-Real-IP: 198.51.100.7"}, ""},
@@ -228,7 +229,7 @@ func doubtfulClient(t *testing.T, apps Apps) {
 				send(Request{Peer: proxy, Header: c.header})
 			}
 			if lines, want := strings.Count(out.String(), "\n"), min(1, len(c.warning)); lines != want || strings.Count(out.String(), c.warning) < want {
-				t.Errorf("%s %d: %d lines, want %d with %q: %s", name, i, lines, want, c.warning, out.String())
+				t.Errorf("%s, case %d: got %d lines, want %d with %q: %s", name, i, lines, want, c.warning, out.String())
 			}
 		}
 	}

@@ -17,13 +17,13 @@ import (
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
-// AnswerLimit is how long a server may take for an answer, on a busy machine.
+// AnswerLimit is how long a server may take to respond on a busy machine.
 const AnswerLimit = 10 * time.Second
 
 // ReadTimeout is how long the server of an impatient application waits for a request.
 const ReadTimeout = time.Second
 
-// A Server is an application that parses what comes over its connections.
+// A Server is a running application that parses the requests that arrive over its connections.
 type Server struct {
 	keySwitch
 
@@ -56,12 +56,12 @@ func listen(tb testing.TB, a App, l net.Listener) {
 			err = errors.Join(err, serveErr)
 		}
 		if err != nil && !errors.Is(err, net.ErrClosed) {
-			tb.Errorf("the server ends: %v", err)
+			tb.Errorf("the server ended with error %v, want nil", err)
 		}
 	})
 }
 
-// Dial returns a connection to the server from peer, in the form of [Request].
+// Dial returns a connection to the server that seems to come from peer, in the form of [Request].
 func (s *Server) Dial(peer string) *Conn {
 	client, server := net.Pipe()
 	conn := newConn(client)
@@ -71,11 +71,11 @@ func (s *Server) Dial(peer string) *Conn {
 	return conn
 }
 
-// A peerListener accepts what is sent to it.
+// A peerListener accepts the connections that are sent to its channel.
 type peerListener struct {
 	peers  chan net.Conn
 	closed chan struct{}
-	close  func() // once
+	close  func() // closes closed, once
 }
 
 func newPeerListener() *peerListener {
@@ -99,7 +99,7 @@ func (l *peerListener) Close() error {
 
 func (l *peerListener) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 80} }
 
-// A peerConn is a connection that comes from where the test says.
+// A peerConn is a connection that seems to come from an address of the test's choice.
 type peerConn struct {
 	net.Conn
 
@@ -118,21 +118,21 @@ func (c *peerConn) Close() error {
 type Conn struct {
 	conn   net.Conn
 	reader *bufio.Reader
-	served <-chan struct{} // closed when the server closes its end; nil of a connection to a proxy
+	served <-chan struct{} // closed when the server closes its end; nil for a connection to a proxy
 }
 
 func newConn(conn net.Conn) *Conn {
-	_ = conn.SetDeadline(time.Now().Add(AnswerLimit)) // of a connection just made
+	_ = conn.SetDeadline(time.Now().Add(AnswerLimit)) // cannot fail on a new connection
 	return &Conn{conn: conn, reader: bufio.NewReader(conn)}
 }
 
 // Close closes the connection.
 func (c *Conn) Close() { _ = c.conn.Close() }
 
-// Send sends what makes up one request, and returns the status of the answer; 0 is none.
+// Send sends the text of one request, and returns the status of the response, or 0 if there is none.
 func (c *Conn) Send(raw string) int {
 	written := make(chan struct{})
-	go func() { // a server may answer, or hang up, before it has read all
+	go func() { // a server may respond, or hang up, before it has read everything
 		defer close(written)
 		_, _ = io.WriteString(c.conn, raw)
 	}()
@@ -154,17 +154,17 @@ func (c *Conn) Send(raw string) int {
 	}
 }
 
-// raw writes the request as a client sends it.
+// raw returns the text of the request.
 func (r Request) raw() string {
 	return plainRequest(r.method()+" "+r.target(), r.Header...)
 }
 
-// plainRequest is a request without a body.
+// plainRequest returns the text of a request without a body.
 func plainRequest(start string, header ...string) string {
 	return start + " HTTP/1.1\r\n" + strings.Join(append([]string{"Host: example.com"}, header...), "\r\n") + "\r\n\r\n"
 }
 
-// chunked is a request with a body, and a trailer after it.
+// chunked returns the text of a request with a chunked body and a trailer.
 func chunked(body string, header, trailer []string) string {
 	lines := append([]string{"POST /a HTTP/1.1", "Host: example.com", "Transfer-Encoding: chunked"}, header...)
 	lines = append(lines, "")

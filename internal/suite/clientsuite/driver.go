@@ -14,29 +14,28 @@ import (
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
-// A Request is what a client sends, and from where.
+// A Request is a client's request, and the address from which it comes.
 type Request struct {
-	Peer   string   // the connection's other end; "@" is a unix socket
+	Peer   string   // the address of the connection's other end; "@" is a unix socket
 	Header []string // lines such as "X-Forwarded-For: 192.0.2.1"
 	Method string   // GET if empty
 	Target string   // "/a" if empty
 }
 
-// A Send has a request pass a middleware, and returns the status.
+// A Send handles a request by an application, through the middleware, and returns the status.
 type Send func(r Request) int
 
-// An App is an application of a framework, with a route /a behind a middleware that is
-// mounted on the route.
+// An App is an application of a framework, with a route /a behind a middleware that is mounted on the route.
 type App interface {
 	// Send handles requests that do not come over a connection. Their Method and Target are not empty.
 	Send() Send
-	// Serve parses what comes over connections, until the listener is closed.
+	// Serve parses the requests that come over connections, until the listener is closed.
 	Serve(l net.Listener) error
-	// Shutdown waits for requests in flight.
+	// Shutdown waits until requests in flight have ended.
 	Shutdown() error
 }
 
-// A NewApp makes an App whose middleware is of this limiter and key function.
+// A NewApp makes an App whose middleware uses this limiter and key function.
 type NewApp func(*core.Limiter, keyfunc.Func) App
 
 // Apps are applications of frameworks, by name.
@@ -45,25 +44,26 @@ type Apps struct {
 	Default map[string]NewApp
 	// Configured has the adapters in a configuration that changes how requests are parsed.
 	Configured map[string]NewApp
-	// Impatient are those whose middleware sees every request that the framework shows to
-	// any, and whose server reads a request for no longer than ReadTimeout.
+	// Impatient has the adapters as a middleware of every request that the framework shows to any middleware, on a server
+	// that waits for a request no longer than ReadTimeout.
 	Impatient map[string]NewApp
 	// Lacks has the reason for each ability that the framework does not have.
 	Lacks map[Ability]string
-	// Method is the method of all requests, if there is only one.
+	// Method is the only method that requests can have, or "" if they can have any.
 	Method string
 }
 
-// An Ability is something that not all frameworks are able to.
+// An Ability is something that not all frameworks can do.
 type Ability string
 
-// HTTP1 is serving any request of HTTP/1.1.
+// HTTP1 is the ability to serve any request of HTTP/1.1.
 const HTTP1 Ability = "HTTP/1.1"
 
-// Trailer is the ability to accept a trailer of a name, in lower case: who lacks it may answer its request with 400.
+// Trailer is the ability to accept a trailer of this name, in lower case. A framework without it may answer a request with
+// such a trailer by the status 400.
 func Trailer(name string) Ability { return Ability("the trailer " + name) }
 
-// refuse reports whether a request with this trailer may be answered with 400.
+// refuse reports whether a request with this trailer may be answered by the status 400.
 func (a Apps) refuse(trailer []string) bool {
 	return slices.ContainsFunc(trailer, func(line string) bool { return a.Lacks[Trailer(strings.ToLower(name([]string{line})))] != "" })
 }
@@ -75,7 +75,7 @@ func (a Apps) all() map[string]NewApp {
 	return all
 }
 
-// send returns the Send of an application, which uses no connection: see [Serve].
+// send returns the Send of an application. It uses no connection: see [Serve].
 func (n NewApp) send(lim *core.Limiter, key keyfunc.Func) Send {
 	send := n(lim, key).Send()
 	return func(r Request) int {
@@ -84,7 +84,7 @@ func (n NewApp) send(lim *core.Limiter, key keyfunc.Func) Send {
 	}
 }
 
-// HTTPApp returns the App of a framework that stands on net/http.
+// HTTPApp returns the App of a framework that is based on net/http.
 func HTTPApp(h http.Handler) App {
 	return &httpApp{http.Server{Handler: h, ReadHeaderTimeout: AnswerLimit}}
 }

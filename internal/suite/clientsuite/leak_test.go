@@ -20,9 +20,9 @@ import (
 	httplimit "github.com/redislimit/redislimit/nethttp"
 )
 
-// TestCredentialStaysSecret makes requests with a credential that are admitted, denied and undecided, and
-// then looks for the credential in everything that results: the data sent to and stored in Redis, the
-// responses, the events and the log.
+// TestCredentialStaysSecret makes requests with a credential that are admitted, denied and undecided. Then it searches for
+// the credential in everything that results: the data that is sent to Redis and stored there, the responses, the events and
+// the log.
 func TestCredentialStaysSecret(t *testing.T) {
 	const secret = "Sk-51H8xyz"
 	var seen bytes.Buffer
@@ -57,15 +57,15 @@ func TestCredentialStaysSecret(t *testing.T) {
 	fmt.Fprintln(&seen, server.Dump())
 	for _, status := range []string{"404 ", "429 ", "503 "} {
 		if !strings.Contains(seen.String(), "\n"+status) {
-			t.Errorf("no request was answered with %s", status)
+			t.Errorf("no request was answered with the status %s, want some", status)
 		}
 	}
 	if at := strings.Index(seen.String(), secret); at >= 0 {
-		t.Errorf("the credential stands in ...%q", seen.String()[max(0, at-200):at+20])
+		t.Errorf("the output contains the credential: ...%q", seen.String()[max(0, at-200):at+20])
 	}
 }
 
-// A spyHook notes what is sent to Redis.
+// A spyHook records the commands that are sent to Redis.
 type spyHook struct{ into *bytes.Buffer }
 
 func (spyHook) DialHook(next redis.DialHook) redis.DialHook { return next }

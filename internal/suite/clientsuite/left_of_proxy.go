@@ -10,7 +10,7 @@ import (
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
-// A way is how a proxy adds the client's address to what the client sent.
+// A way is how a proxy adds the client's address to a header that the client sent.
 type way func(header, garbage, entry string) (lines []string)
 
 var ways = []way{
@@ -22,9 +22,9 @@ var ways = []way{
 	},
 }
 
-// LeftOfProxy is a fuzz test. A client sends garbage in the header to which a proxy then
-// adds the client's address: the address is the key, in every configuration of every
-// framework, over a connection of its own. A server may refuse what is no header.
+// LeftOfProxy is a fuzz test. A client sends garbage in the header to which a proxy then adds the client's address. The
+// address must become the key, in every configuration of every framework, over a connection of its own. A server may refuse
+// text that is not a valid header.
 func LeftOfProxy(f *testing.F, apps ...Apps) {
 	for _, garbage := range []string{
 		"", ",", ",,,", `"`, `\"`, `"\`, `for="`, `for="6.6.6.6`, `for=6.6.6.6;x="\\\"`, "6.6.6.6", "10.0.0.9", "10.0.0.9,", "unknown", "_hidden",
@@ -56,10 +56,10 @@ func LeftOfProxy(f *testing.F, apps ...Apps) {
 		{standard, proxy, fwd, "for=203.0.113.9"},
 		{standard, proxy, fwd, `for="203.0.113.9:80";by=10.0.0.1, for=10.9.9.9`},
 		{hopsStd, proxy, fwd, "for=203.0.113.9, for=10.9.9.9"},
-		{plain, direct, xff, "6.6.6.6"}, // which trusts nobody
+		{plain, direct, xff, "6.6.6.6"}, // this option trusts no proxy
 	}
 	f.Fuzz(func(t *testing.T, garbage string) {
-		// No proxy passes on a line end in a header, nor more than a server's buffer.
+		// A proxy never passes on a header with a line end, or one that is longer than a server's buffer.
 		garbage = strings.NewReplacer("\r", " ", "\n", " ").Replace(garbage[:min(len(garbage), 2000)])
 		for name, s := range servers {
 			conns := map[string]*Conn{}
@@ -81,9 +81,9 @@ func LeftOfProxy(f *testing.F, apps ...Apps) {
 					case status == http.StatusOK && last == want:
 						continue
 					case status != 0 && status != http.StatusBadRequest || last != "":
-						t.Errorf("%s: status %d, key %q, want %q", what, status, last, want)
+						t.Errorf("%s: got status %d and key %q, want 200 and %q", what, status, last, want)
 					case printable(garbage):
-						t.Errorf("%s: status %d, and nothing is wrong with that header", what, status)
+						t.Errorf("%s: got status %d, want 200: the header is valid", what, status)
 					}
 					conns[option.peer].Close()
 					conns[option.peer] = nil
@@ -98,7 +98,7 @@ func LeftOfProxy(f *testing.F, apps ...Apps) {
 	})
 }
 
-// printable reports whether garbage may stand in a header: RFC 9110, section 5.5.
+// printable reports whether garbage may be the value of a header by RFC 9110, section 5.5.
 func printable(garbage string) bool {
 	for _, c := range []byte(garbage) {
 		if c < ' ' && c != '\t' || c == 0x7f {

@@ -8,7 +8,7 @@ import (
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
-// A counter says whether a request was counted by the key that it ought to be.
+// A counter checks that each request was counted by the right key.
 type counter struct {
 	*testing.T
 
@@ -20,6 +20,7 @@ func newCounter(t *testing.T) counter {
 	return counter{t, limiter(t, 1_000_000)}
 }
 
+// used returns how many units of a key are used.
 func (c counter) used(key string) int64 {
 	c.Helper()
 	res, err := c.lim.Peek(c.Context(), key)
@@ -29,9 +30,8 @@ func (c counter) used(key string) int64 {
 	return 1_000_000 - res.Remaining
 }
 
-// counts sends a request, and checks that it is answered with 200 and counted by the key
-// want. One that may be refused may instead get an error of the client's, and is then not
-// counted by want.
+// counts sends a request, and checks that it is answered with 200 and counted by the key want. A request that may be
+// refused may instead get a status for client errors and not be counted by want.
 func (c counter) counts(what, want string, mayRefuse bool, send func() (status int)) {
 	c.Helper()
 	before := c.used(want)
@@ -41,11 +41,11 @@ func (c counter) counts(what, want string, mayRefuse bool, send func() (status i
 	case status == 200 && counted == 1:
 	case mayRefuse && (status == 0 || status == 400 || status == 431) && counted == 0:
 	default:
-		c.Errorf("%s: status %d, and %d counted by %q", what, status, counted, want)
+		c.Errorf("%s: got status %d and %d units counted by the key %q, want 200 and 1", what, status, counted, want)
 	}
 }
 
-// everyRowOverConnections sends the table as clients and proxies do: as text.
+// everyRowOverConnections sends the requests of the table over connections, as text.
 func everyRowOverConnections(t *testing.T, apps Apps) {
 	rows := slices.Concat(addresses, proxied, proxies, single, forwarded, credentials)
 	for name, newApp := range apps.all() {
@@ -64,7 +64,7 @@ func everyRowOverConnections(t *testing.T, apps Apps) {
 	}
 }
 
-// rawRequests has what a request looks like only before it is parsed.
+// rawRequests sends requests whose special form is lost once they are parsed.
 func rawRequests(t *testing.T, apps Apps) {
 	for name, newApp := range apps.all() {
 		t.Run(name, func(t *testing.T) {
@@ -82,8 +82,8 @@ func rawRequests(t *testing.T, apps Apps) {
 	}
 }
 
-// trailerEndsWithItsRequest sends requests with and without a trailer over one
-// connection.
+// trailerEndsWithItsRequest sends requests with and without a trailer over one connection: a trailer must not affect later
+// requests.
 func trailerEndsWithItsRequest(t *testing.T, apps Apps) {
 	for name, newApp := range apps.all() {
 		for _, by := range []struct {

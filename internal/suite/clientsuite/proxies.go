@@ -25,8 +25,7 @@ func edgeHeader(name string) keyfunc.Func {
 	return ip(keyfunc.TrustedHeader(name), keyfunc.TrustedProxies("10.0.0.0/8"))
 }
 
-// proxies are requests as the proxies and services of the world pass them on, with what
-// a client may have written before.
+// proxies are requests as well-known proxies and services pass them on, with headers that a client may have sent before.
 var proxies = []row{
 	// Amazon's ALB and CloudFront, Google's balancer (client, balancer), Azure's gateway (with ports).
 	{ours, proxy, []string{xff + "198.51.100.7"}, "ip:198.51.100.7"},
@@ -42,7 +41,7 @@ var proxies = []row{
 	{three, proxy, []string{xff + "198.51.100.7, 10.1.2.3"}, "ip:198.51.100.7"},
 	{three, proxy, []string{xff + "6.6.6.6, 198.51.100.7,, 10.1.2.3"}, "ip:10.1.2.3"},
 
-	// A network of proxies before a balancer: a client next to it is not one of them.
+	// A network of proxies in front of a load balancer. An address next to the network does not belong to it.
 	{network, proxy, []string{xff + "198.51.100.7, 203.0.113.200"}, "ip:198.51.100.7"},
 	{network, proxy, []string{xff + "198.51.100.7, 203.0.113.128, 203.0.113.255"}, "ip:198.51.100.7"},
 	{network, proxy, []string{xff + "6.6.6.6, 203.0.113.127"}, "ip:203.0.113.127"},
@@ -54,7 +53,7 @@ var proxies = []row{
 	{network, proxy, []string{xff + "6.6.6.6, 10.0.0.256"}, "ip:10.0.0.1"},
 	{network, proxy, []string{xff + "10.0.0.2, 203.0.113.200"}, "ip:10.0.0.2"},
 
-	// An ingress, and nginx or Caddy on the same machine.
+	// A Kubernetes ingress, and nginx or Caddy on the same machine.
 	{ingress, "10.244.1.2:80", []string{xff + "198.51.100.7"}, "ip:198.51.100.7"},
 	{ingress, "10.245.1.2:80", []string{xff + "6.6.6.6"}, "ip:10.245.1.2"},
 	{ingress, "127.0.0.1:80", []string{xff + "6.6.6.6, 198.51.100.7"}, "ip:198.51.100.7"},
@@ -69,7 +68,7 @@ var proxies = []row{
 	{ip(keyfunc.TrustedProxies("35.191.0.0/16", "34.120.0.1")), "35.191.0.1:5", []string{xff + "6.6.6.6, 198.51.100.7, 34.120.0.1"}, "ip:198.51.100.7"},
 	{twoHops, proxy, []string{xff + "6.6.6.6, 198.51.100.7, 203.0.113.200"}, "ip:198.51.100.7"},
 
-	// An address of IPv4 that is written as IPv6, with a port.
+	// An IPv4 address that is written as an IPv6 address, with a port.
 	{ours, proxy, []string{xff + "6.6.6.6, ::ffff:203.0.113.9:12345"}, "ip:203.0.113.9"},
 
 	// Text in the header that is not an address.
@@ -92,7 +91,7 @@ var proxies = []row{
 	{ours, proxy, []string{xff + "6.6.6.6" + strings.Repeat(", 10.9.9.9", 63)}, "ip:6.6.6.6"},
 	{ours, proxy, []string{xff + "6.6.6.6" + strings.Repeat(", 10.9.9.9", 64)}, "ip:10.9.9.9"},
 
-	// Headers of services, each with others that a client may add.
+	// Headers of services, each with further headers that a client may add.
 	{header("True-Client-IP"), proxy, []string{"True-Client-IP: 203.0.113.9", xff + "6.6.6.6"}, "ip:203.0.113.9"},
 	{header("Fly-Client-IP"), proxy, []string{"Fly-Client-IP: 2001:db8::9", "True-Client-IP: 6.6.6.6"}, "ip:2001:db8::/64"},
 	{header("Fastly-Client-IP"), proxy, []string{"Fastly-Client-IP: 203.0.113.9"}, "ip:203.0.113.9"},
@@ -113,7 +112,7 @@ var proxies = []row{
 	{edgeHeader("X-Real-IP"), socket, []string{"X-Real-IP: 6.6.6.6"}, "ip:unix"},
 	{edgeHeader("X-Real-IP"), proxy, []string{"X-Real-IP: 203.0.113.9:4711"}, "ip:203.0.113.9"},
 
-	// Forwarded, as RFC 7239 has it in its examples, and around them.
+	// The header Forwarded, as in the examples of RFC 7239 and in similar forms.
 	{standard, proxy, []string{fwd + `For="[2001:db8:cafe::17]:4711"`}, "ip:2001:db8:cafe::/64"},
 	{standard, proxy, []string{fwd + "for=192.0.2.60;proto=http;by=203.0.113.43"}, "ip:192.0.2.60"},
 	{standard, proxy, []string{fwd + `for=192.0.2.43, for="[2001:db8:cafe::17]"`}, "ip:2001:db8:cafe::/64"},

@@ -7,18 +7,18 @@ import (
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
-// A vector is a request as it is sent, a configuration and the key that follows.
+// A vector is the text of a request, a configuration, and the key that must result.
 type vector struct {
 	what      string
 	f         keyfunc.Func
 	peer      string
 	raw       string
 	want      string
-	mayRefuse bool // a server may answer 400, or hang up
+	mayRefuse bool // a server may answer by 400, or hang up
 }
 
-// trailers are chunked requests whose trailer names a client or a credential. A proxy passes the trailer
-// on, after its own headers, and no adapter trusts it.
+// trailers are chunked requests whose trailer names a client or a credential. A proxy passes the trailer on after its own
+// headers, and no adapter may trust it.
 func (a Apps) trailers() []vector {
 	var vectors []vector
 	add := func(what string, f keyfunc.Func, header, trailer []string, want string) {
@@ -63,7 +63,7 @@ func (a Apps) trailers() []vector {
 	add("Cookie without the header", sessionCookie, nil, []string{"Cookie: session=issued"}, "peer:10.0.0.1")
 	add("Cookie without the name", sessionCookie, []string{"Cookie: a=b"}, []string{"Cookie: session=issued"}, "peer:10.0.0.1")
 	add("FirstOf", keyfunc.FirstOf(keyed, ours), client, []string{"X-API-Key: issued", xff + "6.6.6.6"}, "ip:203.0.113.9")
-	// fasthttp refuses a trailer that HTTP forbids.
+	// fasthttp refuses trailers that HTTP forbids.
 	for what, v := range map[string]struct {
 		f       keyfunc.Func
 		trailer string
@@ -76,7 +76,7 @@ func (a Apps) trailers() []vector {
 	return vectors
 }
 
-// shapes are requests in odd forms.
+// shapes are requests in unusual forms.
 func (a Apps) shapes() []vector {
 	get := func(header ...string) string { return plainRequest("GET /a", header...) }
 	sent := xff + "203.0.113.9"

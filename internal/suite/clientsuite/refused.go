@@ -16,13 +16,14 @@ import (
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
-// A refusal is something that a server may refuse before any handler has seen it.
+// A refusal is a request that a server may refuse before any handler sees it.
 type refusal struct {
 	what, raw string
 	leave     bool // the client hangs up at once
 }
 
-// refusals come through a proxy, which passed on the head of the request, if there is one.
+// refusals returns requests that come through a proxy. The proxy has passed on the head of the request, if the request has
+// one.
 func refusals() []refusal {
 	client := []string{xff + "203.0.113.9"}
 	post := func(header string) string { return plainRequest("POST /a", header, client[0]) }
@@ -48,7 +49,7 @@ func refusals() []refusal {
 	}
 }
 
-// sendOn sends it, and waits for an answer if the client stays.
+// sendOn sends the request, and waits for a response if the client stays.
 func (r refusal) sendOn(c *Conn) {
 	defer c.Close()
 	if r.leave {
@@ -58,8 +59,8 @@ func (r refusal) sendOn(c *Conn) {
 	c.Send(r.raw)
 }
 
-// refusedRequests are never counted by the proxy: requests that a handler sees are counted by the client,
-// and others are not counted.
+// refusedRequests checks that refused requests are never counted by the proxy's address: requests that a handler sees are
+// counted by the client's address, and others are not counted.
 func refusedRequests(t *testing.T, apps Apps) {
 	for name, newApp := range apps.Impatient {
 		t.Run(name, func(t *testing.T) {
@@ -68,18 +69,18 @@ func refusedRequests(t *testing.T, apps Apps) {
 			s.use(ours)
 			var all sync.WaitGroup
 			for i, r := range refusals() {
-				proxy := fmt.Sprintf("10.0.1.%d", i) // each has one of its own
+				proxy := fmt.Sprintf("10.0.1.%d", i) // each request comes through a proxy of its own
 				conn := s.Dial(proxy + ":80")
 				all.Go(func() {
 					r.sendOn(conn)
 					<-conn.served
 					if n := c.used("ip:" + proxy); n != 0 {
-						t.Errorf("%s: %d counted by the proxy", r.what, n)
+						t.Errorf("%s: %d units were counted by the proxy's address, want 0", r.what, n)
 					}
 				})
 			}
 			all.Wait()
-			c.counts("what is well", "ip:203.0.113.9", false, func() int {
+			c.counts("a valid request", "ip:203.0.113.9", false, func() int {
 				conn := s.Dial(proxy)
 				defer conn.Close()
 				return conn.Send(Request{Header: []string{xff + "203.0.113.9"}}.raw())
@@ -88,14 +89,14 @@ func refusedRequests(t *testing.T, apps Apps) {
 	}
 }
 
-// refusedBehindProxies makes one client send, through real proxies, requests that servers refuse. If they
-// were counted by the proxy's address, the proxy would be banned: its next health check would be denied,
-// and all its clients would be cut off.
+// refusedBehindProxies makes one client send, through real proxies, requests that servers refuse. If they were counted by
+// the proxy's address, the proxy would be banned: its next health check would be denied, and all its clients would be cut
+// off.
 func refusedBehindProxies(t *testing.T, apps Apps) {
 	const limit, attacks = 100, 130
 	attacker, other := dialerFrom(t, "127.0.0.66"), dialerFrom(t, "127.0.0.77")
 	byIP := ip(keyfunc.TrustedProxies("127.0.0.1"))
-	for _, kind := range append(proxytest.Checking(), proxytest.Kinds()[1:]...) { // HAProxy without checks would show no more
+	for _, kind := range append(proxytest.Checking(), proxytest.Kinds()[1:]...) { // HAProxy without health checks would show nothing more
 		for name, newApp := range apps.Impatient {
 			t.Run(kind.Name+", "+name, func(t *testing.T) {
 				t.Parallel()
@@ -109,7 +110,7 @@ func refusedBehindProxies(t *testing.T, apps Apps) {
 				})))[0]
 				var all sync.WaitGroup
 				for _, r := range refusals() {
-					if strings.Contains(r.raw, "\r\n\r\n") { // proxies wait for a whole head
+					if strings.Contains(r.raw, "\r\n\r\n") { // proxies pass on only a complete head
 						conn := dialFrom(t, attacker, address)
 						all.Go(func() { r.sendOn(conn) })
 					}
@@ -119,15 +120,15 @@ func refusedBehindProxies(t *testing.T, apps Apps) {
 					c.sendFrom(attacker, address, refusals()[0].raw)
 				}
 				all.Wait()
-				if kind.Asks {
-					enough := checks.Load() + 2 // then the one before is answered
-					check.Eventually(t, "the proxy asks", func() bool { return checks.Load() >= enough })
+				if kind.Checks {
+					enough := checks.Load() + 2 // after two more checks, at least one has been answered
+					check.Eventually(t, "the proxy makes health checks", func() bool { return checks.Load() >= enough })
 				} else if res, err := lim.Peek(t.Context(), "ip:127.0.0.1"); err != nil || res.Remaining != limit {
-					t.Errorf("%d of %d are left of the proxy, %v", res.Remaining, limit, err)
+					t.Errorf("%d of %d units remain for the proxy's address, %v; want all", res.Remaining, limit, err)
 				}
 				for range 3 {
 					if status := c.sendFrom(other, address, Request{}.raw()); status != http.StatusOK {
-						t.Errorf("another client got %d", status)
+						t.Errorf("another client got status %d, want 200", status)
 					}
 				}
 			})

@@ -1,10 +1,10 @@
-// Package clientsuite holds the key functions to one table of requests, through
-// every adapter: whatever the framework, the same request has the same key.
+// Package clientsuite checks the key functions with one table of requests, through every adapter: whatever the framework
+// is, the same request must have the same key.
 package clientsuite
 
 import "testing"
 
-// Exercise runs every case through each of apps, but those that need what the framework lacks.
+// Exercise runs every case with each of apps, except for cases that need an ability that the framework lacks.
 func Exercise(t *testing.T, apps Apps) {
 	for _, c := range []struct {
 		name  string

@@ -6,19 +6,19 @@ import (
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
-// A row is a request, a configuration and the key that follows.
+// A row is a request, a configuration, and the key that must result.
 type row struct {
 	f      keyfunc.Func
 	peer   string
 	header []string
-	want   string // of the peer's fallback bucket, if it begins with "peer:"
+	want   string // the fallback key of the peer if it begins with "peer:"
 }
 
 const (
-	proxy  = "10.0.0.1:4711"      // one of our proxies
-	direct = "203.0.113.9:4711"   // a client's
+	proxy  = "10.0.0.1:4711"      // a proxy of ours
+	direct = "203.0.113.9:4711"   // a client
 	socket = "@"                  // a unix socket
-	six    = "[2001:db8::9]:4711" // a client's
+	six    = "[2001:db8::9]:4711" // a client with IPv6
 	xff    = "X-Forwarded-For: "
 	fwd    = "Forwarded: "
 )
@@ -37,7 +37,7 @@ var (
 	hopsStd  = ip(keyfunc.Forwarded(), keyfunc.TrustedHops(2))
 )
 
-// addresses are requests without any trust, and how addresses are written.
+// addresses are requests without trusted proxies, from addresses that are written in different forms.
 var addresses = []row{
 	{plain, direct, nil, "ip:203.0.113.9"},
 	{plain, "127.0.0.1:1", nil, "ip:127.0.0.1"},
@@ -48,7 +48,7 @@ var addresses = []row{
 	{plain, "[::ffff:203.0.113.9]:80", nil, "ip:203.0.113.9"},
 	{plain, "[::ffff:cb00:7109]:80", nil, "ip:203.0.113.9"},
 	{plain, "[64:ff9b::203.0.113.9]:80", nil, "ip:203.0.113.9"}, // an IPv4 client behind NAT64
-	{plain, "[64:ff9b::10.0.0.1]:80", nil, "ip:64:ff9b::/64"},   // which has no private ones
+	{plain, "[64:ff9b::10.0.0.1]:80", nil, "ip:64:ff9b::/64"},   // NAT64 does not translate private addresses
 	{ip(keyfunc.IPv4Prefix(24)), "[64:ff9b::cb00:7109]:80", nil, "ip:203.0.113.0/24"},
 	{plain, "[fe80::1%lo]:80", nil, "ip:fe80::/64"},
 	{plain, "[64:ff9b::127.0.0.1]:80", nil, "ip:64:ff9b::/64"},
@@ -91,7 +91,7 @@ var proxied = []row{
 	{ours, proxy, []string{xff + "::ffff:203.0.113.9"}, "ip:203.0.113.9"},
 	{ours, proxy, []string{xff + "fe80::1%eth0"}, "ip:fe80::/64"},
 	{ours, proxy, []string{xff + "64:ff9b::203.0.113.9"}, "ip:203.0.113.9"},
-	{ours, proxy, []string{xff + "6.6.6.6, 64:ff9b::10.9.9.9"}, "ip:64:ff9b::/64"}, // no proxy of ours
+	{ours, proxy, []string{xff + "6.6.6.6, 64:ff9b::10.9.9.9"}, "ip:64:ff9b::/64"}, // this is not one of our proxies
 	{ours, "[64:ff9b::10.0.0.1]:80", []string{xff + "6.6.6.6"}, "ip:64:ff9b::/64"},
 	{ours, proxy, []string{xff + "6.6.6.6, 203.0.113.9"}, "ip:203.0.113.9"},
 	{ours, proxy, []string{xff + "6.6.6.6,203.0.113.9"}, "ip:203.0.113.9"},
@@ -132,7 +132,7 @@ var proxied = []row{
 	{onSocket, socket, []string{xff + "203.0.113.9"}, "ip:203.0.113.9"},
 	{onSocket, "/run/app.sock", []string{xff + "6.6.6.6, 203.0.113.9"}, "ip:203.0.113.9"},
 	{onSocket, socket, nil, "ip:unix"},
-	{onSocket, "client.example:80", []string{xff + "6.6.6.6"}, "ip:unix"}, // overwritten: this is no unix socket
+	{onSocket, "client.example:80", []string{xff + "6.6.6.6"}, "ip:unix"}, // a middleware has overwritten the address: this is not a unix socket
 	{onSocket, direct, []string{xff + "6.6.6.6"}, "ip:203.0.113.9"},
 	{ip(keyfunc.TrustedProxies("10.0.0.1")), proxy, []string{xff + "203.0.113.9"}, "ip:203.0.113.9"},
 	{ip(keyfunc.TrustedProxies("10.0.0.1")), "10.0.0.2:1", []string{xff + "6.6.6.6"}, "ip:10.0.0.2"},
@@ -149,7 +149,7 @@ var proxied = []row{
 	{twoHops, proxy, nil, "ip:10.0.0.1"},
 }
 
-// single are requests with one header that an edge sets.
+// single are requests with a single header that is set at the edge.
 var single = []row{
 	{realIP, proxy, []string{"X-Real-IP: 203.0.113.9"}, "ip:203.0.113.9"},
 	{realIP, proxy, []string{"x-real-ip: 203.0.113.9"}, "ip:203.0.113.9"},
@@ -203,7 +203,7 @@ var forwarded = []row{
 	{hopsStd, proxy, []string{fwd + "for=6.6.6.6, for=203.0.113.9, for=198.51.100.7"}, "ip:203.0.113.9"},
 }
 
-// long is longer than what Join keeps of a part, and of characters that it escapes.
+// long is longer than the part that Join keeps unchanged, and has characters that Join escapes.
 var long = strings.Repeat("a,%", 1000)
 
 func known(s string) bool { return s == "issued" }
@@ -244,7 +244,7 @@ var credentials = []row{
 	{keyfunc.Join(keyfunc.Header("X-Tenant"), keyfunc.Global()), direct, []string{"X-Tenant: " + long}, keyfunc.ForJoin("header:X-Tenant:"+long, "global")},
 }
 
-// The digests of "issued", each under its kind.
+// The keys of the credential "issued", by its kind.
 var (
 	bearer = "bearer:" + keyfunc.ForAPIKey("issued")[len("apikey:"):]
 	cookie = "cookie:session:" + keyfunc.ForAPIKey("issued")[len("apikey:"):]

@@ -11,8 +11,8 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
 
-// TestAllowAllocates bounds what an Allow that goes to Redis alone allocates, including what go-redis
-// allocates for it. TestBatchAllocates (internal/redisstore) bounds a decision in a batch.
+// TestAllowAllocates bounds the allocations of an Allow that has a round trip of its own, including the allocations of
+// go-redis. TestBatchAllocates (internal/redisstore) bounds the allocations of a decision in a batch.
 func TestAllowAllocates(t *testing.T) {
 	client := redisclient.New(t, &redis.Options{Addr: redistest.Server(t).Addr, ContextTimeoutEnabled: true})
 	lim := core.MustNew(client, "allocations", core.TokenBucket(core.PerMinute(1_000_000)), core.Timeout(10*time.Second))
@@ -23,6 +23,6 @@ func TestAllowAllocates(t *testing.T) {
 		}
 	})
 	if got > 10 {
-		t.Errorf("%v allocations, want 10 at most", got)
+		t.Errorf("an Allow made %v allocations, want at most 10", got)
 	}
 }

@@ -22,33 +22,33 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
 
-// maxInFlight is how many calls to one server may be in flight before the next decisions wait for one of them: what the
-// doc comment of core.MaxBatch says, which TestCommands holds the library to.
+// maxInFlight is how many calls to one server may be in flight before the next decisions wait for one of them, as the doc
+// comment of core.MaxBatch says. TestCommands checks that the library keeps to it.
 const maxInFlight = 4
 
 // maxInFlightOfNode is maxInFlight for a node of a Cluster.
 const maxInFlightOfNode = 2
 
-// A backend is one server, or a Cluster, with a gate before its client.
+// A backend is one server, or a Cluster, with a gate in front of its client.
 type backend struct {
 	client  redis.UniversalClient
 	gate    *gate.Gate
-	advance func(time.Duration) // the clock
-	now     func() time.Time    // what it shows, if it is driven
+	advance func(time.Duration) // moves the clock, if it is driven
+	now     func() time.Time    // the time of the clock, if it is driven
 	nodes   int                 // how many servers it has
-	known   bool                // that one server has all keys
+	known   bool                // findOut has run
 }
 
-// newBackend puts a gate before client, whose deployment has the given number of servers.
+// newBackend puts a gate in front of client, whose deployment has the given number of servers.
 func newBackend(client redis.UniversalClient, nodes int) *backend {
 	s := &backend{client: client, gate: &gate.Gate{}, nodes: nodes}
 	client.AddHook(s.gate)
 	return s
 }
 
-// onBoth runs a test on the backends to which batches are sent in different ways: in one script, and in one
-// to each node, whose keys are not declared. open makes the backend of a client with the given number of
-// nodes.
+// onBoth runs a test on a server and on a Cluster, to which batches are sent in different ways: to the server as one
+// script, and to each node of the Cluster as a script with undeclared keys. open makes the backend of a client with the
+// given number of nodes.
 func onBoth(t *testing.T, open func(client redis.UniversalClient, nodes int) *backend, f func(t *testing.T, s *backend)) {
 	t.Helper()
 	t.Run("Redis", func(t *testing.T) {
@@ -61,6 +61,7 @@ func onBoth(t *testing.T, open func(client redis.UniversalClient, nodes int) *ba
 	})
 }
 
+// limiter returns a Limiter on the backend, which decides by Redis alone, after each node has got its script.
 func (s *backend) limiter(t testing.TB, name string, options ...core.Option) *core.Limiter {
 	t.Helper()
 	s.findOut(t)
@@ -68,7 +69,7 @@ func (s *backend) limiter(t testing.TB, name string, options ...core.Option) *co
 		options = append(options, inside.Core.Simulate(coreaccess.Simulation{Wall: s.now}))
 	}
 	lim := core.MustNew(s.client, name, append(exactly, options...)...)
-	for range 2 { // the nodes are known, and each has the script
+	for range 2 { // afterwards go-redis knows the nodes, and each has the script
 		for _, key := range s.keys(t, 1) {
 			if _, err := lim.Peek(t.Context(), key); err != nil {
 				t.Fatal(err)
@@ -78,8 +79,8 @@ func (s *backend) limiter(t testing.TB, name string, options ...core.Option) *co
 	return lim
 }
 
-// findOut makes the first batches, before which it is found out whether one script may have the keys of several
-// decisions: what a test does to the server must not come in between.
+// findOut makes the first batches. With these the library finds out whether one script may use the keys of several
+// decisions. A test changes the server only after that, so that it does not disturb the library's check.
 func (s *backend) findOut(t testing.TB) {
 	t.Helper()
 	if s.known {
@@ -89,7 +90,7 @@ func (s *backend) findOut(t testing.TB) {
 	lim := core.MustNew(s.client, "first", append(exactly, tenPerHour)...)
 	_, onCluster := s.client.(*redis.ClusterClient)
 	if onCluster {
-		for _, key := range s.keys(t, 1) { // so that the nodes are known
+		for _, key := range s.keys(t, 1) { // makes go-redis know the nodes
 			_, _ = lim.Peek(t.Context(), key)
 		}
 	}
@@ -110,20 +111,21 @@ func (s *backend) findOut(t testing.TB) {
 	}
 }
 
-// alone is whether the nodes of a Cluster were seen to get no scripts with the keys of several decisions, as some servers do:
-// no other test then waits for that.
+// alone is set once a Cluster was seen to which no scripts with the keys of several decisions are sent, because some
+// servers do not run them. After that no test waits for those scripts.
 var alone atomic.Bool
 
-// exactly are the options by which Redis alone decides.
+// exactly are the options with which Redis makes every decision.
 var exactly = []core.Option{core.DenyCache(0), core.FailClosed(), core.Timeout(time.Minute)}
 
-// A request is one decision that a test wants.
+// A request is a decision that a test makes.
 type request struct {
 	key  string
 	n    int64
 	peek bool
 }
 
+// of returns the call of lim that makes the request.
 func (q request) of(lim *core.Limiter) call {
 	return func(ctx context.Context) (*permits.Any, error) {
 		if q.peek {
@@ -133,38 +135,40 @@ func (q request) of(lim *core.Limiter) call {
 	}
 }
 
-// acquire is like of, but returns a reservation, so that the charge can be taken back.
+// acquire is like of, but the call returns a handle that can take back the charge.
 func (q request) acquire(lim *core.Limiter) call {
 	return func(ctx context.Context) (*permits.Any, error) { return permits.Acquire(lim, ctx, q.key, q.n) }
 }
 
-// An answer is what a request returned.
+// An answer receives what a call returned.
 type answer struct {
 	core.Result
 
-	held *permits.Any // of Reserve
+	held *permits.Any // the returned handle
 	err  error
-	done chan struct{} // closed then
+	done chan struct{} // closed when the call has returned
 }
 
+// await waits until the call has returned.
 func (a *answer) await(t testing.TB) *answer {
 	t.Helper()
 	check.Receive(t, "a caller has an answer", a.done)
 	return a
 }
 
-// goneWithout reports whether the call has ended its goroutine, and returned nothing.
+// goneWithout reports whether the call ended its goroutine without returning.
 func (a *answer) goneWithout() bool { return a.held == nil && a.err == nil }
 
-// ofHook reports whether the error says that a hook of the client ended the call. It is not ErrUnavailable.
+// ofHook reports whether the call returned the error that says that a hook of the client ended it. This error is not
+// ErrUnavailable.
 func (a *answer) ofHook() bool {
 	return a.err != nil && strings.Contains(a.err.Error(), "a hook of the client") && !errors.Is(a.err, core.ErrUnavailable)
 }
 
-// A call is of a Limiter. What returns no Result has nil.
+// A call is a call of a Limiter. If the method returns no Result, the call returns nil.
 type call func(ctx context.Context) (*permits.Any, error)
 
-// plain makes the Result of a call one that holds nothing.
+// plain wraps a Result in a handle that holds nothing.
 func plain(res core.Result, err error) (*permits.Any, error) {
 	return &permits.Any{Result: res}, err
 }
@@ -182,7 +186,8 @@ func start(ctx context.Context, f call) *answer {
 	return a
 }
 
-// enqueue makes a call in a goroutine, and returns once it waits for a batch. The gate must be held and full.
+// enqueue makes a call in a goroutine, and returns once the call waits for a batch. The gate must be held, with as many
+// calls in front of it as may be in flight.
 func enqueue(ctx context.Context, t testing.TB, what string, f call) *answer {
 	t.Helper()
 	w := check.NewWaiter(ctx)
@@ -191,16 +196,17 @@ func enqueue(ctx context.Context, t testing.TB, what string, f call) *answer {
 	return a
 }
 
-// A caller makes calls that wait for one batch, behind those that are busy.
+// A caller makes calls that wait for one batch, behind the calls that are in flight.
 type caller struct {
 	*backend
 
 	t    testing.TB
 	lim  *core.Limiter
-	busy []*answer
-	all  []*answer
+	busy []*answer // the calls in flight
+	all  []*answer // the calls that wait
 }
 
+// caller holds calls in flight at the gate, and returns a caller whose calls wait behind them.
 func (s *backend) caller(t testing.TB, lim *core.Limiter) *caller {
 	t.Helper()
 	return &caller{backend: s, t: t, lim: lim, busy: s.occupy(t, lim)}
@@ -233,8 +239,8 @@ func (c *caller) reserve(key string, n int64) *answer {
 	return c.enqueue("Reserve "+key, func(ctx context.Context) (*permits.Any, error) { return permits.Reserve(c.lim, ctx, key, n) })
 }
 
-// settle makes a call that is sent whatever becomes of its context, and does not wait for that to end: where it is, only its
-// stack tells.
+// settle makes a call that is sent whatever becomes of its context, and returns once the call waits for a batch. Unlike
+// other calls it does not watch its context while it waits, so settle looks at the stack of its goroutine.
 func (c *caller) settle(r *permits.Any, actual int64) *answer {
 	c.t.Helper()
 	label := fmt.Sprint("settle ", labels.Add(1))
@@ -263,7 +269,7 @@ func (c *caller) reset(key string) *answer {
 	return c.enqueue("Reset", func(ctx context.Context) (*permits.Any, error) { return nil, c.lim.Reset(ctx, key) })
 }
 
-// gather lets those that are busy go, and returns when the batch is at the gate.
+// gather lets the calls in flight finish, and returns when the batch has reached the gate.
 func (c *caller) gather() {
 	c.t.Helper()
 	c.gate.Release(c.t, len(c.busy))
@@ -273,13 +279,13 @@ func (c *caller) gather() {
 	c.gate.Await(c.t, 1)
 }
 
-// send sends all calls, and waits for their answers.
+// send opens the gate, and waits for the answers of all calls.
 func (c *caller) send() []*answer {
 	c.t.Helper()
 	c.gate.Open()
 	for _, a := range c.busy {
 		if a.await(c.t); a.err != nil {
-			c.t.Errorf("a Peek before the batch: %v", a.err)
+			c.t.Errorf("a Peek before the batch: got error %v, want nil", a.err)
 		}
 	}
 	for _, a := range c.all {
@@ -288,18 +294,19 @@ func (c *caller) send() []*answer {
 	return c.all
 }
 
-// wantAll checks that every call succeeded, and was admitted where it decides.
+// wantAll checks that every call succeeded and that every decision was admitted by Redis.
 func (c *caller) wantAll() {
 	c.t.Helper()
 	for i, a := range c.all {
 		if a.err != nil || a.LimiterName != "" && (!a.Allowed || a.Source != core.SourceRedis) {
-			c.t.Errorf("call %d: %+v, %v", i, a.Result, a.err)
+			c.t.Errorf("call %d: got %+v, %v; want success, and a decision admitted by Redis", i, a.Result, a.err)
 		}
 	}
 }
 
-// occupy holds as many Peeks at the gate, on each node, as make later requests wait for a batch. One comes after the
-// other: a call that has its answer may still count as in flight, and would take two of them along together.
+// occupy holds as many Peeks at the gate, for each node, as make later requests wait for a batch. It starts each Peek after
+// the one before has reached the gate. Otherwise two could go together, because a call that has returned may still count as
+// in flight.
 func (s *backend) occupy(t testing.TB, lim *core.Limiter) []*answer {
 	t.Helper()
 	s.gate.Hold(t)
@@ -330,7 +337,7 @@ func (s *backend) keys(t testing.TB, n int) []string {
 	return keys
 }
 
-// node returns the address of a key's node, or "" if this is no Cluster.
+// node returns the address of a key's node, or "" if the backend is not a Cluster.
 func (s *backend) node(t testing.TB, key string) string {
 	t.Helper()
 	cluster, ok := s.client.(*redis.ClusterClient)
@@ -342,7 +349,7 @@ func (s *backend) node(t testing.TB, key string) string {
 	return master.Options().Addr
 }
 
-// batch makes all requests in this order, in one batch to each server.
+// batch makes all requests in this order, in one batch for each server.
 func (s *backend) batch(t testing.TB, lim *core.Limiter, requests []request) []*answer {
 	t.Helper()
 	c := s.caller(t, lim)
@@ -352,7 +359,7 @@ func (s *backend) batch(t testing.TB, lim *core.Limiter, requests []request) []*
 	return c.send()
 }
 
-// awaitRedis waits until it is found out that Redis is well again.
+// awaitRedis waits until the library knows that Redis answers again.
 func (s *backend) awaitRedis(t testing.TB, lim *core.Limiter) {
 	t.Helper()
 	for _, key := range s.keys(t, 1) {
@@ -363,21 +370,22 @@ func (s *backend) awaitRedis(t testing.TB, lim *core.Limiter) {
 	}
 }
 
-// sent checks how many keys the scripts had since the gate was held: one each of those that occupied it, and these.
+// sent checks how many keys each script had since the gate was held: one for each of the calls that occupied it, and then
+// the given numbers.
 func (s *backend) sent(t testing.TB, batches ...int) {
 	t.Helper()
 	want := append(slices.Repeat([]int{1}, maxInFlight), batches...)
 	if got, _ := s.gate.Sent(); !slices.Equal(got, want) {
-		t.Errorf("scripts of %v keys were sent, want %v", got, want)
+		t.Errorf("scripts with %v keys were sent, want %v", got, want)
 	}
 }
 
-// want checks a decision of Redis's that left so much.
+// want checks that Redis made the decision, with this result and this number of units remaining.
 func (a *answer) want(t testing.TB, what string, allowed bool, remaining int64) {
 	t.Helper()
 	a.await(t)
 	if a.err != nil || a.Allowed != allowed || a.Remaining != remaining || a.Source != core.SourceRedis {
-		t.Errorf("%s: allowed %v, remaining %d of %v, %v; want %v, %d", what, a.Allowed, a.Remaining, a.Source, a.err, allowed, remaining)
+		t.Errorf("%s: got Allowed %v, Remaining %d by %v, %v; want %v, %d by Redis", what, a.Allowed, a.Remaining, a.Source, a.err, allowed, remaining)
 	}
 }
 
@@ -385,14 +393,14 @@ func (a *answer) want(t testing.TB, what string, allowed bool, remaining int64) 
 func (a *answer) wantEnded(t testing.TB, what string, want error) {
 	t.Helper()
 	if a.await(t); !errors.Is(a.err, want) || a.Allowed {
-		t.Errorf("%s: %+v, %v; want %v", what, a.Result, a.err, want)
+		t.Errorf("%s: got %+v, %v; want %v", what, a.Result, a.err, want)
 	}
 }
 
-// wantUnavailable checks that a call was refused because Redis could not answer.
+// wantUnavailable checks that a call failed because Redis could not answer.
 func (a *answer) wantUnavailable(t testing.TB, what string) {
 	t.Helper()
 	if a.await(t); !errors.Is(a.err, core.ErrUnavailable) || a.Allowed {
-		t.Errorf("%s: %+v, %v; want ErrUnavailable", what, a.Result, a.err)
+		t.Errorf("%s: got %+v, %v; want ErrUnavailable", what, a.Result, a.err)
 	}
 }

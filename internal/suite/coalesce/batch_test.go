@@ -15,8 +15,9 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
 
-// A decision that fails inside a batch, while others of it succeed, is made once more on its own. Its trouble may be over
-// by then: here Redis has memory again. It would notice one that gets no second attempt.
+// TestFailedInBatchIsRetriedAlone checks that a decision that fails in a batch, while others of the batch succeed, is made
+// once more on its own. The cause may be over by then: here Redis has memory again. The test would notice a decision that
+// gets no second attempt.
 func TestFailedInBatchIsRetriedAlone(t *testing.T) {
 	t.Parallel()
 	s := onRedis(t)
@@ -26,16 +27,16 @@ func TestFailedInBatchIsRetriedAlone(t *testing.T) {
 	c.gather()
 	s.do(t, "config", "set", "maxmemory", "1")
 	s.gate.Release(t, 1)
-	look.want(t, "the other of the batch", true, 10)
+	look.want(t, "the other call of the batch", true, 10)
 	s.gate.Await(t, 1) // the second attempt
 	s.do(t, "config", "set", "maxmemory", "0")
 	s.gate.Open()
-	charge.want(t, "the one that failed in the batch", true, 6)
+	charge.want(t, "the call that failed in the batch", true, 6)
 	s.sent(t, 2, 1)
 }
 
-// A decision that is made once more on its own has what is left of its Timeout, and not all of it again: in a batch that is
-// refused, and then alone while Redis does not answer.
+// TestRetriedAloneWithinTheTimeout checks that a decision that is made once more on its own only has the rest of its
+// Timeout, not the whole Timeout again: here its batch is refused, and then Redis does not answer.
 func TestRetriedAloneWithinTheTimeout(t *testing.T) {
 	t.Parallel()
 	for _, contextTimeout := range []bool{false, true} {
@@ -54,27 +55,28 @@ func TestRetriedAloneWithinTheTimeout(t *testing.T) {
 				a, b := c.allow("a", 1), c.allow("b", 1)
 				c.gather()
 				time.Sleep(timeout / 2)
-				// The keys of both, but not both in one script: the server refuses the batch as a whole.
+				// The user may now touch only one of the keys, so the server refuses the whole batch.
 				s.do(t, "acl", "setuser", "default", "resetkeys", "~rl:within:{a}*")
 				s.gate.Release(t, 1)
-				if !check.Within(t, timeout, "both are sent alone", func() bool { sent, _ := s.gate.Sent(); return len(sent) == maxInFlight+3 }) {
+				if !check.Within(t, timeout, "both calls are sent alone", func() bool { sent, _ := s.gate.Sent(); return len(sent) == maxInFlight+3 }) {
 					return
 				}
-				server.Pause() // they are not answered
+				server.Pause() // the calls get no reply
 				defer server.Resume()
 				s.gate.Open()
-				a.wantUnavailable(t, "one")
-				b.wantUnavailable(t, "the other")
+				a.wantUnavailable(t, "the first call")
+				b.wantUnavailable(t, "the second call")
 				if took := time.Since(begun); took > timeout*5/4 {
-					t.Errorf("they waited for %v, with a Timeout of %v", took, timeout)
+					t.Errorf("the calls waited for %v, want at most the Timeout of %v", took, timeout)
 				}
 			})
 		})
 	}
 }
 
-// A decision that waits for its whole Timeout, because others are before it, is not sent any more, and one is refused at once
-// when it is known that Redis is away: its answer might come too late, and be charged for nothing.
+// TestNotSentTooLate checks that a decision that waits for its whole Timeout, because others are ahead of it, is not sent
+// any more, and that a decision fails at once when Redis is known to be away. If such a decision were sent, its reply might
+// come too late, and the units would be charged for nothing.
 func TestNotSentTooLate(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
@@ -101,28 +103,28 @@ func TestNotSentTooLate(t *testing.T) {
 				calls := s.caller(t, lim)
 				c.wait(t, calls, timeout)
 				begun, late := time.Now(), calls.allow("k", 1)
-				late.wantUnavailable(t, "the one that waited")
-				told := late.err == nil || strings.Contains(late.err.Error(), why) ||
-					c.sent == nil && strings.Contains(late.err.Error(), "no answer from redis") // a busy process doubts the server, and makes the call wait
-				if took := time.Since(begun); !told || took > timeout*5/4 {
-					t.Errorf("it got %v after %v, want what it waited for", late.err, took)
+				late.wantUnavailable(t, "the call that waited")
+				named := late.err == nil || strings.Contains(late.err.Error(), why) ||
+					c.sent == nil && strings.Contains(late.err.Error(), "no answer from redis") // a busy process probes the server first, and makes the call wait
+				if took := time.Since(begun); !named || took > timeout*5/4 {
+					t.Errorf("the call got error %v after %v, want one that says what it waited for, at the Timeout at the latest", late.err, took)
 				}
 				for _, before := range calls.all[:len(calls.all)-1] {
-					before.wantUnavailable(t, "one whose batch was sent")
+					before.wantUnavailable(t, "a call whose batch was sent")
 				}
 				s.gate.Open()
 				s.awaitRedis(t, lim)
-				used := int64(len(calls.all) - 1) // their calls went on without them
-				check.Eventually(t, "what was sent is charged", func() bool {
+				used := int64(len(calls.all) - 1) // these calls went on in the background
+				check.Eventually(t, "the sent calls are charged", func() bool {
 					res, err := lim.Peek(t.Context(), "before")
 					return err == nil && res.Remaining == 10-used
 				})
 				sent, _ := s.gate.Sent()
 				if sent = slices.DeleteFunc(sent, func(keys int) bool { return keys == 1 }); !slices.Equal(sent, c.sent) {
-					t.Errorf("batches of %v were sent, want %v", sent, c.sent)
+					t.Errorf("batches of %v calls were sent, want %v", sent, c.sent)
 				}
 				if res, err := lim.Peek(t.Context(), "k"); err != nil || res.Remaining != 10 {
-					t.Errorf("%d remain, %v, want all", res.Remaining, err)
+					t.Errorf("%d units remain, %v; want all 10, as the call was not sent", res.Remaining, err)
 				}
 			})
 		})

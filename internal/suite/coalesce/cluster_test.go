@@ -18,12 +18,12 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
 
-// tenEach are several limits of ten units.
+// tenEach are several limits of ten units each.
 var tenEach = []core.Option{tenPerHour, core.TokenBucket(core.PerHour(10)), core.SlidingWindowLog(core.PerHour(10))}
 
 func onCluster(client *redis.ClusterClient) *backend { return newBackend(client, 3) }
 
-// keysOfOne returns n keys of one node of a Cluster, of different hash slots, and that node and another one.
+// keysOfOne returns n keys of one node of a Cluster that are in different hash slots, and that node and another node.
 func keysOfOne(t testing.TB, client *redis.ClusterClient, n int) (keys []string, node, other *redis.Client) {
 	t.Helper()
 	slots := map[int64]bool{}
@@ -42,15 +42,16 @@ func keysOfOne(t testing.TB, client *redis.ClusterClient, n int) (keys []string,
 	return keys, node, other
 }
 
-// shared returns how many scripts were sent that have the keys of several decisions; where the server does not have the
-// script they are sent twice.
+// shared returns how many scripts were sent that have the keys of several decisions. A script that a server does not know
+// yet is sent twice, and counts once.
 func (s *backend) shared() int {
 	_, evals := s.gate.Sent()
 	return s.gate.Undeclared() - evals
 }
 
-// A batch of a node of a Cluster is one script, whose keys are of several hash slots: also where limits have different numbers.
-// Those with holds share another script. It would notice batches that are pipelines of scripts, which take Redis twice as long.
+// TestScriptsOfCluster checks that a batch for a node of a Cluster is one script with keys of several hash slots, also if
+// limits have different numbers. Calls on keys with holds share another script. The test would notice batches that are
+// pipelines of scripts, which take Redis twice as long.
 func TestScriptsOfCluster(t *testing.T) {
 	t.Parallel()
 	client := redistest.ClusterClient(t, redistest.Cluster(t))
@@ -63,12 +64,12 @@ func TestScriptsOfCluster(t *testing.T) {
 			for i := range 60 {
 				requests = append(requests, request{keys[i%len(keys)], 1, false})
 			}
-			for round := range 3 { // a script that went to a node at random would sometimes come to the right one
+			for round := range 3 { // several rounds, because a script sent to a random node would sometimes reach the right one
 				for i, a := range s.batch(t, lim, requests) {
 					a.want(t, fmt.Sprint("caller ", i), true, int64(9-3*round-i/len(keys)))
 				}
 				if sent, _ := s.gate.Sent(); sent[len(sent)-1] != 60*len(limits) || s.shared() != 1 {
-					t.Errorf("scripts of %v keys, %d without declared ones; want one of all 60 decisions", sent, s.shared())
+					t.Errorf("scripts with %v keys were sent, %d of them with undeclared keys; want one for all 60 decisions", sent, s.shared())
 				}
 			}
 
@@ -80,13 +81,13 @@ func TestScriptsOfCluster(t *testing.T) {
 				}
 				own, err := lim.With(numbers...)
 				check.Need(t, err)
-				c.enqueue("of other numbers", request{key, 1, false}.of(own))
+				c.enqueue("by other limits", request{key, 1, false}.of(own))
 			}
 			for i, a := range c.send() {
-				a.want(t, fmt.Sprint("of other numbers, caller ", i), i > 0, int64(max(0, i-1))) // nine were used
+				a.want(t, fmt.Sprint("by other limits, caller ", i), i > 0, int64(max(0, i-1))) // nine units were used
 			}
 			if s.shared() != 1 {
-				t.Errorf("%d scripts without declared keys, want one for limits of different numbers", s.shared())
+				t.Errorf("%d scripts with undeclared keys were sent, want one for limits of different numbers", s.shared())
 			}
 
 			c = s.caller(t, lim)
@@ -96,15 +97,15 @@ func TestScriptsOfCluster(t *testing.T) {
 			c.send()
 			c.wantAll()
 			if s.shared() == 0 {
-				t.Error("no script without declared keys for calls that hold")
+				t.Error("no script with undeclared keys was sent for calls that hold units, want one")
 			}
 		})
 	}
 }
 
-// Two slots move at the same time, as redis-cli moves many, and the key of one of them has not moved yet. Decisions on the
-// keys of both share a batch. It would notice a script that is redirected to where the first key is: there the other
-// key would be looked for too, not be found, and be decided on as a new one.
+// TestTwoSlotsMove moves two slots at the same time, as redis-cli moves many. The key of one slot has not been moved yet,
+// and decisions on the keys of both slots share a batch. The test would notice a script that is redirected to the node of
+// the first key: there the other key would not be found, and would be treated as a new key.
 func TestTwoSlotsMove(t *testing.T) {
 	t.Parallel()
 	client := redistest.ClusterClient(t, redistest.Cluster(t))
@@ -113,7 +114,7 @@ func TestTwoSlotsMove(t *testing.T) {
 	keys, from, to := keysOfOne(t, client, 3)
 	fresh, charged, stays := keys[0], keys[1], keys[2]
 	for i, a := range s.batch(t, lim, []request{{charged, 7, false}, {stays, 1, false}}) {
-		a.want(t, "at home", true, []int64{3, 9}[i])
+		a.want(t, "before the move", true, []int64{3, 9}[i])
 	}
 	for _, key := range []string{fresh, charged} {
 		redistest.BeginMove(t, client.ClusterKeySlot(t.Context(), key).Val(), from, to)
@@ -122,7 +123,7 @@ func TestTwoSlotsMove(t *testing.T) {
 	left, admitted := map[string]int64{}, map[string]int{}
 	for i, a := range s.batch(t, lim, requests) {
 		if a.await(t); a.err != nil {
-			t.Errorf("%+v: %v", requests[i], a.err)
+			t.Errorf("%+v: got error %v, want nil", requests[i], a.err)
 		}
 		if a.Allowed {
 			admitted[requests[i].key]++
@@ -130,18 +131,19 @@ func TestTwoSlotsMove(t *testing.T) {
 		left[requests[i].key] = a.Remaining
 	}
 	if admitted[fresh] != 2 || admitted[charged] != 1 || admitted[stays] != 1 || left[charged] != 0 || left[stays] != 8 {
-		t.Errorf("admitted were %v, and %v remain; want one of the two on %s, for which 3 remained", admitted, left, charged)
+		t.Errorf("%v calls were admitted, and %v units remain; want one of the two calls on %s admitted, which had 3 units", admitted, left, charged)
 	}
 	for _, a := range s.batch(t, lim, []request{{fresh, 1, false}}) {
-		a.want(t, "a batch of one, whose slot moves", true, 7)
+		a.want(t, "a batch of one call, whose slot moves", true, 7)
 	}
 	if res, err := lim.Peek(t.Context(), fresh); err != nil || res.Remaining != 7 {
-		t.Errorf("%d remain of the key that was new, %v; want 7", res.Remaining, err)
+		t.Errorf("%d units remain of the key that was new, %v; want 7", res.Remaining, err)
 	}
 }
 
-// As many decisions as may be in flight to a node have their keys apart, and are tried again until they are together. Others of
-// that node do not wait for that: a slot that moves is no full queue.
+// TestOthersWhileKeysAreApart makes as many decisions as may be in flight to a node whose keys are on two nodes, so that
+// the decisions are repeated until the keys are together. Other decisions of that node do not wait for this: a slot that
+// moves does not fill the queue.
 func TestOthersWhileKeysAreApart(t *testing.T) {
 	t.Parallel()
 	client := redistest.ClusterClient(t, redistest.Cluster(t))
@@ -150,7 +152,7 @@ func TestOthersWhileKeysAreApart(t *testing.T) {
 	keys, from, to := keysOfOne(t, client, 2)
 	moves, stays := keys[0], keys[1]
 	for _, a := range s.batch(t, lim, []request{{moves, 1, false}}) {
-		a.want(t, "at home", true, 9)
+		a.want(t, "before the move", true, 9)
 	}
 	slot := client.ClusterKeySlot(t.Context(), moves).Val()
 	redistest.BeginMove(t, slot, from, to)
@@ -163,13 +165,13 @@ func TestOthersWhileKeysAreApart(t *testing.T) {
 		s.gate.Await(t, 1)
 	}
 	s.gate.Release(t, maxInFlightOfNode)
-	s.gate.Await(t, maxInFlightOfNode) // each once more
+	s.gate.Await(t, maxInFlightOfNode) // each decision is repeated
 	s.gate.Open()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second) // less than theirs
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second) // shorter than the Timeout of the others
 	defer cancel()
 	for range 5 {
 		if res, err := lim.Allow(ctx, stays); err != nil || !res.Allowed {
-			t.Fatalf("%+v, %v", res, err)
+			t.Fatalf("a decision on another slot: got %+v, %v; want it allowed", res, err)
 		}
 	}
 	for _, key := range stored[1:] {
@@ -177,13 +179,14 @@ func TestOthersWhileKeysAreApart(t *testing.T) {
 	}
 	for _, a := range apart {
 		if a.await(t); a.err != nil || !a.Allowed {
-			t.Errorf("when its keys are together: %+v, %v", a.Result, a.err)
+			t.Errorf("a decision whose keys are together again: got %+v, %v; want it allowed", a.Result, a.err)
 		}
 	}
 }
 
-// A slot moves while decisions on its keys, and what holds them, share scripts with others: to where the node says that it is
-// (ASK), and then to where it has gone (MOVED). The destination may not have the script. Each call is carried out once.
+// TestSlotMoves moves a slot while decisions on its keys, and settlements of holds, share scripts with other calls. The
+// node first redirects them with ASK, and after the move with MOVED. The destination may not know the script. Each call is
+// carried out once.
 func TestSlotMoves(t *testing.T) {
 	t.Parallel()
 	client := redistest.ClusterClient(t, redistest.Cluster(t))
@@ -218,22 +221,22 @@ func TestSlotMoves(t *testing.T) {
 	}
 }
 
-// A node of a Cluster that does not run scripts with keys of several slots is found out once, with keys that are no user's. Its
-// batches are pipelines, from then on without another attempt.
+// TestUndeclaredRefused checks that the library finds out once, by keys that belong to no user, that a node of a Cluster
+// does not run scripts with keys of several slots. From then on its batches are pipelines, without another attempt.
 func TestUndeclaredRefused(t *testing.T) {
 	t.Parallel()
 	addrs := redistest.Cluster(t)
 	for name, script := range map[string]func(string) string{
 		// After this line Redis 7 allows keys of one slot only. (Redis 6.0 cannot read it.)
 		"refused": func(source string) string { return "#!lua\n" + source },
-		// As where the script is run by one of several parts of the server.
+		// As on a server of several parts, where a script sees only the keys of the part that runs it.
 		"unseen":    func(source string) string { return strings.ReplaceAll(source, "'GET', key", "'GET', key .. 'other'") },
 		"unchanged": func(source string) string { return strings.ReplaceAll(source, "'SET', key", "'SET', key .. 'other'") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			client := redistest.ClusterClient(t, addrs)
 			s := newBackend(client, 3)
-			var checks atomic.Int32 // whether nodes run such scripts
+			var checks atomic.Int32 // how often the library checked whether a node runs such scripts
 			client.AddHook(gate.Around(func(cmds []redis.Cmder, send func() error) error {
 				for _, cmd := range cmds {
 					args := cmd.Args()
@@ -244,7 +247,7 @@ func TestUndeclaredRefused(t *testing.T) {
 				}
 				return send()
 			}))
-			s.known = true // and not what findOut waits for
+			s.known = true // findOut would wait for scripts that are never sent
 			lim := s.limiter(t, name, tenPerHour)
 			keys, _, _ := keysOfOne(t, client, 5)
 			for round := range int64(6) {
@@ -256,22 +259,23 @@ func TestUndeclaredRefused(t *testing.T) {
 					a.want(t, fmt.Sprint("round ", round), true, 9-round)
 				}
 				if sent, _ := s.gate.Sent(); s.gate.Undeclared() != 0 || !slices.Contains(sent, len(keys)) {
-					t.Errorf("round %d: scripts of %v keys, %d without declared ones; want a pipeline", round, sent, s.gate.Undeclared())
+					t.Errorf("round %d: scripts with %v keys were sent, %d of them with undeclared keys; want a pipeline", round, sent, s.gate.Undeclared())
 				}
-				check.Eventually(t, "the node is found out", func() bool { return checks.Load() > 0 })
+				check.Eventually(t, "the node is checked", func() bool { return checks.Load() > 0 })
 				if round == 4 {
-					time.Sleep(1100 * time.Millisecond) // where it is not known the next check is made after a second
+					time.Sleep(1100 * time.Millisecond) // a node whose check had no result would be checked again after a second
 				}
 			}
 			if n := int(checks.Load()); n > s.nodes {
-				t.Errorf("%d checks, want one for each node", n)
+				t.Errorf("%d checks were made, want at most one for each node", n)
 			}
 		})
 	}
 }
 
-// Of the calls of a batch those on one key fail, which the user may not touch. They are the only ones to do so: one server refuses the
-// batch as a whole, and each call is then made alone. Each of the others is carried out once.
+// TestForbiddenKey makes calls in a batch on several keys, one of which the user may not touch. Only the calls on that key
+// fail, although a server refuses the batch as a whole: each call is then made alone. Each of the other calls is carried
+// out once.
 func TestForbiddenKey(t *testing.T) {
 	t.Parallel()
 	onBoth(t, newBackend, func(t *testing.T, s *backend) {
@@ -295,22 +299,22 @@ func TestForbiddenKey(t *testing.T) {
 				defer s.doAll(t, "acl", "setuser", "default", "allkeys")
 				for i, a := range c.send() {
 					switch key := keys[i%len(keys)]; {
-					case key != forbidden && s.node(t, key) == s.node(t, forbidden): // alone they have no order
+					case key != forbidden && s.node(t, key) == s.node(t, forbidden): // made alone, the calls have no order
 						if a.err != nil || !a.Allowed || a.Source != core.SourceRedis {
-							t.Errorf("call %d: %+v, %v", i, a.Result, a.err)
+							t.Errorf("call %d: got %+v, %v; want it admitted by Redis", i, a.Result, a.err)
 						}
 					case key != forbidden:
-						a.want(t, fmt.Sprint("call ", i), true, []int64{7, 8}[i/len(keys)]) // what is reserved is so before
+						a.want(t, fmt.Sprint("call ", i), true, []int64{7, 8}[i/len(keys)]) // in a batch reservations are made before ordinary decisions
 					default:
 						a.wantUnavailable(t, fmt.Sprint("call ", i))
 						if a.err != nil && !strings.Contains(a.err.Error(), "permission") {
-							t.Errorf("call %d: %v; want what Redis said", i, a.err)
+							t.Errorf("call %d: got error %v, want the error of Redis", i, a.err)
 						}
 					}
 				}
 				for _, key := range slices.DeleteFunc(keys, func(key string) bool { return key == forbidden }) {
 					if res, err := lim.Peek(t.Context(), key); err != nil || res.Remaining != 7 {
-						t.Errorf("%s: %d remain, %v; want 7", key, res.Remaining, err)
+						t.Errorf("key %s: %d units remain, %v; want 7", key, res.Remaining, err)
 					}
 				}
 			})
@@ -318,8 +322,8 @@ func TestForbiddenKey(t *testing.T) {
 	})
 }
 
-// A decision that fails after it was charged is not made again, and the others of its batch are made: here no user may set
-// the expiry of a log.
+// TestFailsAfterCharge checks that a decision that fails after it was charged is not made again, and that the other
+// decisions of its batch are made. Here the user may not set the expiry of a log.
 func TestFailsAfterCharge(t *testing.T) {
 	t.Parallel()
 	onBoth(t, newBackend, func(t *testing.T, s *backend) {
@@ -340,7 +344,7 @@ func TestFailsAfterCharge(t *testing.T) {
 				for i, a := range all {
 					a.wantUnavailable(t, fmt.Sprint("caller ", i))
 				}
-				peek.want(t, "the other of the batch", true, 8)
+				peek.want(t, "the other call of the batch", true, 8)
 				s.doAll(t, "acl", "setuser", "default", "+pexpireat")
 				s.awaitRedis(t, lim)
 				for _, key := range keys {
@@ -348,7 +352,7 @@ func TestFailsAfterCharge(t *testing.T) {
 					check.Need(t, err)
 					for limit := range res.All() {
 						if limit.Remaining != 8 {
-							t.Errorf("%s: %d remain of %s, want 8", key, limit.Remaining, limit.LimitName)
+							t.Errorf("key %s: %d units of %s remain, want 8", key, limit.Remaining, limit.LimitName)
 						}
 					}
 				}

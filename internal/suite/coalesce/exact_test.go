@@ -21,19 +21,19 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/redisclient"
 )
 
-// driven is a backend whose scripts go by a clock that a test moves.
+// driven returns a backend whose scripts use a clock that the test moves.
 func driven(client redis.UniversalClient, nodes int) *backend {
 	d := conformance.NewDriven(nil)
-	s := newBackend(client, nodes) // first: it sees what was asked for
+	s := newBackend(client, nodes) // first, so that the gate sees the commands before the driven clock changes them
 	s.advance, s.now = d.Advance, d.Now
 	client.AddHook(d)
 	return s
 }
 
-// Decisions of one batch answer, in every field, what they do one by one in
-// the order in which they came, those that are plain after all other calls: many keys and the same many times, costs, peeks,
-// charges that are taken back, what is denied and what never could be admitted. The others are held
-// to the exact model, by package conformance.
+// TestExact checks that decisions of one batch have, in every field, the same results as the same decisions made one by
+// one: in the order in which they came, but with the ordinary decisions after all other calls. It uses many keys, the same
+// key many times, random costs, Peeks, charges that are taken back, denials, and costs that can never be admitted. Package
+// conformance compares decisions made one by one with the exact model.
 func TestExact(t *testing.T) {
 	t.Parallel()
 	onBoth(t, driven, func(t *testing.T, s *backend) { exact(t, s, 8) })
@@ -44,7 +44,7 @@ func TestExact(t *testing.T) {
 		defer func() { _ = client.Close() }()
 		s := newBackend(client, 1)
 		s.now, s.advance = now, advance
-		exact(t, s, 4) // the scripts of Redis
+		exact(t, s, 4) // fewer, because it runs the same scripts as Redis
 	})
 }
 
@@ -65,10 +65,12 @@ func exact(t *testing.T, s *backend, seeds uint64) {
 	}
 }
 
+// compare makes random calls in batches, and the same calls one by one on keys with another prefix, and compares the
+// results.
 func compare(t *testing.T, s *backend, seed uint64, variants ...limits.Variant) {
 	r := rand.New(rand.NewPCG(seed, 1))
 	var opts []core.Option
-	var others []core.Limit // of other numbers, for some of the decisions
+	var others []core.Limit // limits of other numbers, for some of the decisions
 	var most, period int64
 	slots := slices.ContainsFunc(variants, func(v limits.Variant) bool { return v.Kind.Slots })
 	for i, v := range variants {
@@ -85,9 +87,9 @@ func compare(t *testing.T, s *backend, seed uint64, variants ...limits.Variant) 
 	name = fmt.Sprintf("%x", name)[max(0, 2*len(name)-60):]
 	lim := s.limiter(t, name, opts...)
 	single := s.limiter(t, name, append(opts, core.Prefix("single"), core.MaxBatch(1))...)
-	var leaving [][2]*permits.Any // in a batch, and by itself
+	var leaving [][2]*permits.Any // charges to cancel: one made in a batch, and the same one made alone
 	for range 6 {
-		requests, alike := make([]request, 1+r.IntN(24)), r.IntN(3) == 0 // all of one cost, though some only look
+		requests, alike := make([]request, 1+r.IntN(24)), r.IntN(3) == 0 // alike: all decisions have the same cost, and some may be Peeks
 		for i := range requests {
 			requests[i] = request{key: fmt.Sprint("key", r.IntN(4)), n: 1, peek: r.IntN(6) == 0 && (!alike || seed%4 != 1)}
 			if r.IntN(3) > 0 && !alike {
@@ -102,7 +104,7 @@ func compare(t *testing.T, s *backend, seed uint64, variants ...limits.Variant) 
 					t.Fatal(err)
 				}
 			}
-			if i%5 == 2 { // its denials ban nobody
+			if i%5 == 2 { // the denials of this limiter do not ban
 				lim = inside.Core.WithoutBans(lim)
 			}
 			if acquired[i] {
@@ -123,20 +125,20 @@ func compare(t *testing.T, s *backend, seed uint64, variants ...limits.Variant) 
 			}
 		}
 		answers := c.send()[:len(requests)]
-		if !slots { // the script makes these before plain decisions
+		if !slots { // the script cancels before it makes ordinary decisions
 			cancel()
 		}
 		var next [][2]*permits.Any
 		for i, got := range answers {
 			want, err := of(i, single)(t.Context())
 			if got.err != nil || err != nil || view(got.Result) != view(want.Result) {
-				t.Fatalf("%+v, the %d. of %+v:\ngot  %s, %v\nwant %s, %v", requests[i], i+1, requests, view(got.Result), got.err, view(want.Result), err)
+				t.Fatalf("%+v, number %d of %+v:\ngot  %s, %v\nwant %s, %v", requests[i], i+1, requests, view(got.Result), got.err, view(want.Result), err)
 			}
 			switch {
 			case !acquired[i]:
 			case i%2 == 0 && want.Allowed && requests[i].n > 0:
 				next = append(next, [2]*permits.Any{got.held, want})
-			default: // taken back once all decisions are made
+			default: // canceled once all decisions have been made
 				t.Cleanup(func() { takenBack(t, lim, single, requests[i].key, got.held, want) })
 			}
 		}
@@ -148,7 +150,7 @@ func compare(t *testing.T, s *backend, seed uint64, variants ...limits.Variant) 
 	}
 }
 
-// takenBack cancels the charge of a call in a batch, and of the same call made alone.
+// takenBack cancels the charge of a call made in a batch and of the same call made alone, and compares their keys.
 func takenBack(t *testing.T, lim, single *core.Limiter, key string, got, want *permits.Any) {
 	t.Helper()
 	ctx := context.Background()
@@ -158,11 +160,11 @@ func takenBack(t *testing.T, lim, single *core.Limiter, key string, got, want *p
 	a, errA := lim.Peek(ctx, key)
 	b, errB := single.Peek(ctx, key)
 	if view(a) != view(b) || errA != nil || errB != nil {
-		t.Errorf("after %s was taken back:\ngot  %s, %v\nwant %s, %v", view(got.Result), view(a), errA, view(b), errB)
+		t.Errorf("after a Cancel of %s:\ngot  %s, %v\nwant %s, %v", view(got.Result), view(a), errA, view(b), errB)
 	}
 }
 
-// view is everything that a user can read in a Result.
+// view returns everything that a user can read in a Result.
 func view(r core.Result) string {
 	all := slices.Collect(r.All())
 	var text strings.Builder

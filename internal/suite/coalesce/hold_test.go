@@ -18,38 +18,40 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/permits"
 )
 
-// aYear is a period of which no window ends during a test.
+// aYear is a period so long that no window ends during a test.
 const aYear = 365 * 24 * time.Hour
 
-// must returns what a call that is admitted returned.
+// must returns a function that returns the handle of a call, which must have been admitted.
 func must(t testing.TB) func(r *permits.Any, err error) *permits.Any {
 	return func(r *permits.Any, err error) *permits.Any {
 		t.Helper()
 		if err != nil || !r.Allowed {
-			t.Fatalf("%+v, %v", r, err)
+			t.Fatalf("got %+v, %v; want it admitted", r, err)
 		}
 		return r
 	}
 }
 
-// left checks how much of every limit remains of some keys.
+// left checks how many units of every limit remain of some keys. The limits are 1000, 1001 and so on, and want has the
+// number for the limit of 1000.
 func left(t testing.TB, lim *core.Limiter, want map[string]int64) {
 	t.Helper()
 	for key, n := range want {
 		res, err := lim.Peek(t.Context(), key)
 		if err != nil {
-			t.Errorf("%s: %v", key, err)
+			t.Errorf("Peek of key %s: got error %v, want nil", key, err)
 		}
 		for each := range res.All() {
-			if got := n - 1000 + each.Limit; each.Remaining != got { // the limits are 1000, 1001, ...
-				t.Errorf("%s: %d of %s remain, want %d", key, each.Remaining, each.LimitName, got)
+			if got := n - 1000 + each.Limit; each.Remaining != got { // the other limits are larger by 1, 2, ...
+				t.Errorf("key %s: %d units of %s remain, want %d", key, each.Remaining, each.LimitName, got)
 			}
 		}
 	}
 }
 
-// holding are limits of 1000 and a few units in a period, which can be held: each alone and all together. On a Cluster, where
-// the algorithms are the same, a text and a log: a probe of a node goes by its own clock, and not by that of a calendar.
+// holding returns limits of 1000 and a few units in a period that can be held: each algorithm alone, and all together. On a
+// Cluster, where the algorithms work the same, it returns only one that stores a text and one that stores a log: limits of
+// a calendar would use the process's clock there, and a probe of a node does not.
 func (s *backend) holding(period time.Duration) map[string][]core.Option {
 	all := map[string][]core.Option{}
 	var several []core.Option
@@ -65,9 +67,9 @@ func (s *backend) holding(period time.Duration) map[string][]core.Option {
 	return all
 }
 
-// Every kind of call, for many keys and for one, in one batch: each call has its own answer, and is carried
-// out once. It would notice replies that are read at the places of others, and a plain decision that is
-// lost beside a script of holds.
+// TestHoldsInBatch makes every kind of call, on many keys and on the same key, in one batch: each call has its own answer
+// and is carried out once. The test would notice replies that are mixed up, and an ordinary decision that is lost beside a
+// script of holds.
 func TestHoldsInBatch(t *testing.T) {
 	t.Parallel()
 	onBoth(t, newBackend, func(t *testing.T, s *backend) {
@@ -77,8 +79,8 @@ func TestHoldsInBatch(t *testing.T) {
 	})
 }
 
-// Settlements long after the hold has expired, in one batch: of each key, only units above the hold are
-// charged, whether the key was touched meanwhile or is gone.
+// TestLateInBatch settles many holds in one batch, long after they expired: only units beyond each hold are charged,
+// whether its key was used meanwhile or is gone.
 func TestLateInBatch(t *testing.T) {
 	t.Parallel()
 	onBoth(t, driven, func(t *testing.T, s *backend) {
@@ -131,10 +133,10 @@ func holdsInBatch(t *testing.T, s *backend, lim *core.Limiter) {
 	c.send()
 	c.wantAll()
 	if denied.await(t); denied.err != nil || denied.Allowed || denied.RetryAfter <= 0 {
-		t.Errorf("above the limit: %+v, %v", denied.Result, denied.err)
+		t.Errorf("a reservation above the limit: got %+v, %v; want a denial with a RetryAfter", denied.Result, denied.err)
 	}
-	if keys, _ := s.gate.Sent(); s.nodes == 1 && len(keys) > maxInFlight+2 { // "fresh" may have been decided after its Reserve
-		t.Errorf("scripts of %v keys, want one round trip for the batch", keys)
+	if keys, _ := s.gate.Sent(); s.nodes == 1 && len(keys) > maxInFlight+2 { // the ordinary decision on "fresh" may take another script, because the key has a hold
+		t.Errorf("scripts with %v keys were sent, want one round trip for the batch", keys)
 	}
 	left(t, lim, map[string]int64{"plain": 997, "settle": 994, "cancel": 1000, "reset": 998, "fresh": 993, "nothing": 1000, "other": 997})
 	c = s.caller(t, lim)
@@ -144,14 +146,15 @@ func holdsInBatch(t *testing.T, s *backend, lim *core.Limiter) {
 	c.settle(kept, 2)
 	c.send()
 	c.wantAll()
-	if err := before.Settle(ctx, 5); err != nil { // it is settled
-		t.Error(err)
+	if err := before.Settle(ctx, 5); err != nil {
+		t.Errorf("a second Settle: got error %v, want nil", err)
 	}
 	left(t, lim, map[string]int64{"plain": 997, "settle": 997, "cancel": 1000, "reset": 998, "fresh": 989, "nothing": 996, "other": 997})
 }
 
-// A key on which another process has reserved is first decided by the plain script, which only says so, and then by the other:
-// each decision charges once. It would notice one that charges twice, or that does not count what others hold.
+// TestHoldsOfOthers decides on keys on which another process has reserved units. The ordinary script only replies that
+// there are holds, and then the script of holds decides: each decision charges once. The test would notice a decision that
+// charges twice, or that does not count units held by other processes.
 func TestHoldsOfOthers(t *testing.T) {
 	t.Parallel()
 	onBoth(t, newBackend, func(t *testing.T, s *backend) {
@@ -179,7 +182,7 @@ func TestHoldsOfOthers(t *testing.T) {
 				left(t, lim, want)
 				alone := s.limiter(t, "others-"+name, append(slices.Clone(options), core.MaxBatch(1))...)
 				if res := ok(permits.Acquire(alone, t.Context(), "key0", 3)); res.Remaining != 893 {
-					t.Errorf("alone: %+v", res)
+					t.Errorf("a call made alone: got %+v, want 893 remaining", res)
 				}
 				want["key0"] -= 3
 				for i, r := range all {
@@ -192,7 +195,8 @@ func TestHoldsOfOthers(t *testing.T) {
 	})
 }
 
-// Callers of all kinds at once while the scripts are forgotten again and again: exact.
+// TestHoldsUnderScriptFlush makes all kinds of calls at once while Redis forgets its scripts again and again: the charges
+// remain exact.
 func TestHoldsUnderScriptFlush(t *testing.T) {
 	t.Parallel()
 	onBoth(t, newBackend, func(t *testing.T, s *backend) {
@@ -217,14 +221,14 @@ func TestHoldsUnderScriptFlush(t *testing.T) {
 					switch i % 3 {
 					case 0:
 						if res, err := lim.AllowN(t.Context(), key, n); err != nil || !res.Allowed {
-							t.Errorf("%+v, %v", res, err)
+							t.Errorf("got %+v, %v; want it admitted", res, err)
 						}
 					default:
 						res, err := lim.Reserve(t.Context(), key, 5)
 						if err != nil || !res.Allowed {
-							t.Errorf("%+v, %v", res, err)
+							t.Errorf("got %+v, %v; want it admitted", res, err)
 						}
-						n *= int64(i%3 - 1) // 0 for a third
+						n *= int64(i%3 - 1) // 0 for a third of the callers
 						check.OK(t, res.Settle(t.Context(), n))
 					}
 					used[j].Add(n)
@@ -240,9 +244,9 @@ func TestHoldsUnderScriptFlush(t *testing.T) {
 	})
 }
 
-// Of a Reserve and a Settle of several limits Redis carries out only a part, because the user may not run one of the commands.
-// Neither is made again, alone or in a batch, and its error says so; other callers, and other limiters over the client, have their
-// answers from Redis all along.
+// TestHeldInPart makes Redis carry out only a part of a Reserve and of a Settle of several limits, because the user may not
+// run one of the commands. The calls are not repeated, alone or in a batch, and their error says that a part was carried
+// out. Other callers, and other limiters over the same client, have answers from Redis all the time.
 func TestHeldInPart(t *testing.T) {
 	t.Parallel()
 	s := onRedis(t)
@@ -260,19 +264,19 @@ func TestHeldInPart(t *testing.T) {
 	for i, a := range c.all {
 		a.wantUnavailable(t, fmt.Sprint("call ", i))
 		if a.err == nil || !strings.Contains(a.err.Error(), "changed") {
-			t.Errorf("call %d: %v; want that it was carried out in part", i, a.err)
+			t.Errorf("call %d: got error %v, want one that says that a part was carried out", i, a.err)
 		}
 	}
 	if err := alone.Settle(t.Context(), 7); !errors.Is(err, core.ErrUnavailable) || !strings.Contains(err.Error(), "changed") {
-		t.Errorf("alone: %v", err)
+		t.Errorf("a Settle made alone: got error %v, want ErrUnavailable that says that a part was carried out", err)
 	}
 	for i := range 20 {
 		if res, err := other.Allow(t.Context(), "k"); err != nil || res.Source != core.SourceRedis || res.Remaining != int64(999-i) {
-			t.Errorf("another limiter: %+v, %v", res, err)
+			t.Errorf("another limiter: got %+v, %v; want %d remaining, by Redis", res, err, 999-i)
 		}
 	}
 	s.do(t, "acl", "setuser", "default", "+zadd")
-	want := map[string]map[string]int64{ // once, or not at all
+	want := map[string]map[string]int64{ // each limit was charged once, or not at all
 		"fixed-1h": {"reserved": 990, "batched": 993, "alone": 993},
 		"log-1h":   {"reserved": 1001, "batched": 996, "alone": 996},
 	}
@@ -281,15 +285,16 @@ func TestHeldInPart(t *testing.T) {
 		check.Need(t, err)
 		for each := range res.All() {
 			if each.Remaining != want[each.LimitName][key] {
-				t.Errorf("%s: %d of %s remain, want %d", key, each.Remaining, each.LimitName, want[each.LimitName][key])
+				t.Errorf("key %s: %d units of %s remain, want %d", key, each.Remaining, each.LimitName, want[each.LimitName][key])
 			}
 		}
 	}
 }
 
-// With its memory full Redis refuses every Reserve, and every Settle that charges, of every algorithm, on keys of all kinds, alone
-// and in a batch, also in one that begins with calls that free memory: after a write that it does not refuse Redis would refuse
-// nothing. What is refused has changed nothing. A Settle of 0, a Cancel and a Reset are carried out where they only remove.
+// TestHoldsOutOfMemory fills Redis's memory. Redis then refuses every Reserve, and every Settle that charges, of every
+// algorithm and on keys of all kinds, alone and in a batch. This includes a batch that begins with calls that free memory:
+// within a script Redis refuses no write after one that it has accepted, so the order matters. A refused call has changed
+// nothing. A Settle of 0, a Cancel and a Reset are carried out if they only remove something.
 func TestHoldsOutOfMemory(t *testing.T) {
 	t.Parallel()
 	onBoth(t, driven, func(t *testing.T, s *backend) {
@@ -304,8 +309,8 @@ func holdsOutOfMemory(t *testing.T, s *backend, name string, options []core.Opti
 	lim := s.limiter(t, "full-"+name, append(slices.Clone(options), core.Hold(time.Minute), core.Logger(slog.New(slog.DiscardHandler)))...)
 	ok(permits.Reserve(lim, ctx, "expired", 3))
 	s.advance(2 * time.Minute)
-	ok(permits.Acquire(lim, ctx, "expired", 1)) // which charges the three
-	s.advance(3 * time.Hour)                    // and then they do not count any more, but the key has the record
+	ok(permits.Acquire(lim, ctx, "expired", 1)) // this call charges the three expired units
+	s.advance(3 * time.Hour)                    // now the three units do not count any more, but the key still has the record of holds
 	refunded := ok(permits.Acquire(lim, ctx, "refunded", 2))
 	ok(permits.Acquire(lim, ctx, "reset", 2))
 	ok(permits.Acquire(lim, ctx, "charged", 2))
@@ -328,23 +333,23 @@ func holdsOutOfMemory(t *testing.T, s *backend, name string, options []core.Opti
 	c.send()
 	for i, a := range free {
 		if a.err != nil {
-			t.Errorf("call %d, which frees memory: %v", i, a.err)
+			t.Errorf("call %d, which frees memory: got error %v, want nil", i, a.err)
 		}
 	}
 	for i, a := range refused {
 		a.wantUnavailable(t, fmt.Sprint("call ", i))
 		if a.err == nil || !strings.Contains(a.err.Error(), "OOM") {
-			t.Errorf("call %d: %v; want what Redis said", i, a.err)
+			t.Errorf("call %d: got error %v, want Redis's error OOM", i, a.err)
 		}
 	}
-	// Alone: each over a client of its own, as the server is known to be down to the others.
+	// Now each call alone, once the limiter knows again that the server is up.
 	single := func(what string, refuses bool, call func() error) {
 		t.Helper()
 		s.doAll(t, "config", "set", "maxmemory", "0")
 		s.awaitRedis(t, lim)
 		s.doAll(t, "config", "set", "maxmemory", "1")
 		if err := call(); refuses != (err != nil) || refuses && !strings.Contains(err.Error(), "OOM") {
-			t.Errorf("alone, %s: %v", what, err)
+			t.Errorf("%s, alone: got error %v, want Redis's error OOM: %v", what, err, refuses)
 		}
 	}
 	for _, key := range []string{"new", "charged", "two", "expired"} {

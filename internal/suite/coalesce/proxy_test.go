@@ -19,8 +19,7 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
 
-// shards returns a hook that acts as a proxy before two servers: each command goes to the server of its
-// first key.
+// shards returns a hook that acts like a proxy in front of two servers: each command goes to the server of its first key.
 func shards(servers [2]*redis.Client) redis.Hook {
 	return gate.Around(func(cmds []redis.Cmder, _ func() error) error {
 		var first error
@@ -41,13 +40,13 @@ func shards(servers [2]*redis.Client) redis.Hook {
 	})
 }
 
-// proxies are what looks like one server and is two, where a script goes to the server of its first key.
+// proxies are deployments that look like one server but are two. A script goes to the server of its first key.
 var proxies = map[string]func(t *testing.T, servers [2]*redistest.Instance) *backend{
 	"hook": func(t *testing.T, servers [2]*redistest.Instance) *backend {
 		t.Helper()
 		client := redisclient.New(t, &redis.Options{})
 		s := newBackend(client, 1)
-		client.AddHook(shards([2]*redis.Client{servers[0].Client(t), servers[1].Client(t)})) // behind the gate
+		client.AddHook(shards([2]*redis.Client{servers[0].Client(t), servers[1].Client(t)})) // added after the gate, so that the gate sees the commands first
 		return s
 	},
 	"twemproxy": func(t *testing.T, servers [2]*redistest.Instance) *backend {
@@ -56,14 +55,14 @@ var proxies = map[string]func(t *testing.T, servers [2]*redistest.Instance) *bac
 	},
 }
 
-// twemproxyClient has what twemproxy 0.5 needs. It closes a connection on which it gets a command that it does not know:
-// HELLO, CLIENT (which go-redis sends for its identity, and for Protocol 3), SELECT (for a DB), SCRIPT, CLUSTER and
-// INFO. EVAL and EVALSHA need at least one key.
+// twemproxyClient returns a client that works with twemproxy 0.5. Twemproxy closes a connection on which it gets a command
+// that it does not know: HELLO, CLIENT (which go-redis sends for its identity, and for Protocol 3), SELECT (for a DB),
+// SCRIPT, CLUSTER and INFO. EVAL and EVALSHA need at least one key.
 func twemproxyClient(t *testing.T, addr string) *redis.Client {
 	t.Helper()
 	client := redisclient.New(t, &redis.Options{Addr: addr, Protocol: 2, DisableIdentity: true})
 	client.AddHook(gate.Around(func(cmds []redis.Cmder, send func() error) error {
-		if cmds[0].Name() == "hello" { // with which go-redis begins each connection, also with Protocol 2
+		if cmds[0].Name() == "hello" { // go-redis begins each connection with HELLO, even with Protocol 2
 			return nil
 		}
 		return send()
@@ -71,8 +70,8 @@ func twemproxyClient(t *testing.T, addr string) *redis.Client {
 	return client
 }
 
-// Behind a proxy that shards without a word no key is counted on two servers, also where decisions would share scripts.
-// It would notice a batch that is sent as one script to the server of its first key.
+// TestShardingProxy checks that behind a proxy that shards silently no key is counted on two servers, even when decisions
+// could share scripts. The test would notice a batch that is sent as one script to the server of its first key.
 func TestShardingProxy(t *testing.T) {
 	t.Parallel()
 	for proxy, open := range proxies {
@@ -87,30 +86,30 @@ func TestShardingProxy(t *testing.T) {
 				s.gate.Open()
 				for key, admitted := range hammer(t, lim, keys) {
 					if admitted != limit {
-						t.Errorf("%s: %d admitted, want %d", key, admitted, limit)
+						t.Errorf("key %s: %d calls were admitted, want %d", key, admitted, limit)
 					}
 				}
 				stored := 0
 				for i, server := range servers {
 					n, err := server.Client(t).DBSize(t.Context()).Result()
 					if stored += int(n); err != nil || n == 0 {
-						t.Errorf("server %d has %d keys, %v", i, n, err)
+						t.Errorf("server %d has %d keys, %v; want some", i, n, err)
 					}
 				}
 				if stored != keys {
-					t.Errorf("the servers have %d keys, want %d: each on one of them, and none left behind", stored, keys)
+					t.Errorf("the servers have %d keys, want %d: each key on one server, and no key of a probe", stored, keys)
 				}
 				sent, _ := s.gate.Sent()
 				if most := slices.Max(sent); most != 1 {
-					t.Errorf("a script with the keys of %d decisions was sent", most)
+					t.Errorf("a script with the keys of %d decisions was sent, want only scripts of one decision", most)
 				}
 			})
 		}
 	}
 }
 
-// hammer makes 10 decisions on each key, by 64 callers at the same time, and returns how many were admitted. Some of them
-// reserve first, and settle.
+// hammer makes 10 decisions on each key, by 64 callers at the same time, and returns how many calls were admitted by key.
+// Some callers reserve first and then settle.
 func hammer(t *testing.T, lim *core.Limiter, keys int) map[string]int {
 	t.Helper()
 	todo := make(chan int)
@@ -133,7 +132,7 @@ func hammer(t *testing.T, lim *core.Limiter, keys int) map[string]int {
 				key := fmt.Sprint("user:", i%keys)
 				res, err := decide(key, i/keys%3 == 0)
 				if err != nil || res.Source != core.SourceRedis {
-					t.Errorf("%s: %+v, %v", key, res, err)
+					t.Errorf("key %s: got %+v, %v; want a decision by Redis", key, res, err)
 				}
 				mu.Lock()
 				if res.Allowed {
@@ -149,12 +148,13 @@ func hammer(t *testing.T, lim *core.Limiter, keys int) map[string]int {
 	close(todo)
 	callers.Wait()
 	if len(admitted) != keys {
-		t.Errorf("units of %d keys were admitted, want %d", len(admitted), keys)
+		t.Errorf("calls on %d keys were admitted, want %d", len(admitted), keys)
 	}
 	return admitted
 }
 
-// Several limits, Peek, Cancel and Reset behind twemproxy: with hash_tag all keys of a user are on one server.
+// TestTwemproxy uses several limits, Peek, Cancel and Reset behind twemproxy. With its option hash_tag all keys of a user
+// are on one server.
 func TestTwemproxy(t *testing.T) {
 	t.Parallel()
 	client := twemproxyClient(t, redistest.Twemproxy(t, redistest.Server(t), redistest.Server(t)))
@@ -165,14 +165,14 @@ func TestTwemproxy(t *testing.T) {
 		left := func(when string, want int64) {
 			t.Helper()
 			if res, err := lim.Peek(t.Context(), key); err != nil || res.Remaining != want || res.Source != core.SourceRedis {
-				t.Errorf("%s: %s: %d remain, %v; want %d", key, when, res.Remaining, err, want)
+				t.Errorf("key %s, %s: %d units remain, %v; want %d", key, when, res.Remaining, err, want)
 			}
 		}
 		left("at first", 10)
 		charged := must(t)(permits.Acquire(lim, t.Context(), key, 4))
 		left("after a charge", 6)
 		check.OK(t, charged.Cancel(t.Context()))
-		left("after it was taken back", 10)
+		left("after a Cancel", 10)
 		if _, err := lim.AllowN(t.Context(), key, 10); err != nil {
 			t.Error(err)
 		}
@@ -180,6 +180,6 @@ func TestTwemproxy(t *testing.T) {
 		left("after a Reset", 10)
 	}
 	if err := lim.Check(t.Context()); err == nil || !strings.Contains(err.Error(), "a proxy before several servers") {
-		t.Errorf("Check: %v", err)
+		t.Errorf("Check: got error %v, want one that names a proxy before several servers", err)
 	}
 }

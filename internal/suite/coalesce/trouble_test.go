@@ -23,23 +23,23 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
 
-// onRedis is a real server with its own clock.
+// onRedis returns a backend of a real server with its own clock.
 func onRedis(t testing.TB, config ...string) *backend {
 	t.Helper()
 	return newBackend(redistest.Server(t, config...).Client(t), 1)
 }
 
-// oneNode is a server of a Cluster that has all slots and no other node.
+// oneNode returns a server of a Cluster that has all slots, and no other node.
 func oneNode(t testing.TB) *backend {
 	t.Helper()
 	s := onRedis(t, "--cluster-enabled", "yes")
-	// Each slot by its number: Redis 6 knows no ADDSLOTSRANGE.
+	// This client method adds each slot by its number, as Redis 6 does not have ADDSLOTSRANGE.
 	check.Need(t, s.client.ClusterAddSlotsRange(t.Context(), 0, 16383).Err())
 	check.Eventually(t, "the slots are served", func() bool { return s.client.Set(t.Context(), "try", 1, 0).Err() == nil })
 	return s
 }
 
-// do runs a command behind the Limiter's back.
+// do runs a command that does not go through a Limiter.
 func (s *backend) do(t testing.TB, args ...any) {
 	t.Helper()
 	if err := s.client.Do(context.WithoutCancel(t.Context()), args...).Err(); err != nil {
@@ -47,7 +47,7 @@ func (s *backend) do(t testing.TB, args ...any) {
 	}
 }
 
-// doAll is do on every node.
+// doAll does the same on every node.
 func (s *backend) doAll(t testing.TB, args ...any) {
 	t.Helper()
 	if err := conformance.OnEach(context.WithoutCancel(t.Context()), s.client, func(ctx context.Context, node redis.UniversalClient) error {
@@ -59,8 +59,8 @@ func (s *backend) doAll(t testing.TB, args ...any) {
 
 var tenPerHour = core.FixedWindow(core.PerHour(10))
 
-// Sixty-four callers at once cause a few commands, not sixty-four; with
-// MaxBatch(1) each has its own. The client's hooks see them all.
+// TestCommands checks that 64 callers at once cause only a few commands, and that with MaxBatch(1) each call has its own.
+// The client's hooks see all commands.
 func TestCommands(t *testing.T) {
 	t.Parallel()
 	s := onRedis(t)
@@ -73,7 +73,7 @@ func TestCommands(t *testing.T) {
 	}
 	s.sent(t, len(requests))
 	if _, evals := s.gate.Sent(); evals != 0 {
-		t.Errorf("%d scripts were sent with their source, want none", evals)
+		t.Errorf("%d scripts were sent with their source, want 0", evals)
 	}
 
 	halves := s.limiter(t, "halves", core.FixedWindow(core.PerHour(100)), core.MaxBatch(30))
@@ -89,15 +89,15 @@ func TestCommands(t *testing.T) {
 	s.gate.Open()
 	for _, o := range all {
 		if o.await(t); o.err != nil || !o.Allowed {
-			t.Errorf("%+v, %v", o.Result, o.err)
+			t.Errorf("got %+v, %v; want it allowed", o.Result, o.err)
 		}
 	}
 	if sent, _ := s.gate.Sent(); len(sent) != len(requests) || slices.Max(sent) != 1 {
-		t.Errorf("with MaxBatch(1) scripts of %v keys, want %d of one", sent, len(requests))
+		t.Errorf("with MaxBatch(1) scripts with %v keys were sent, want %d with one key", sent, len(requests))
 	}
 }
 
-// A script takes a bounded time: of decisions that take Redis longer fewer are in one.
+// TestWorkOfBatch checks that a script takes a bounded time: it has fewer decisions if each takes Redis longer.
 func TestWorkOfBatch(t *testing.T) {
 	t.Parallel()
 	s := onRedis(t)
@@ -108,22 +108,22 @@ func TestWorkOfBatch(t *testing.T) {
 	lim := s.limiter(t, "work", logs...)
 	for i, o := range s.batch(t, lim, slices.Repeat([]request{{key: "k", n: 100}}, 40)) {
 		if o.err != nil || !o.Allowed { // scripts that are in flight at the same time have no order
-			t.Errorf("decision %d: %+v, %v", i, o.Result, o.err)
+			t.Errorf("decision %d: got %+v, %v; want it allowed", i, o.Result, o.err)
 		}
 	}
 	sent, _ := s.gate.Sent()
 	sent = sent[maxInFlight:]
 	if len(sent) != 10 || slices.Max(sent) != 4*len(logs) {
-		t.Errorf("scripts of %v keys, want 10 for the 40 decisions", sent)
+		t.Errorf("scripts with %v keys were sent, want 10 for the 40 decisions", sent)
 	}
 	if res, err := lim.Peek(t.Context(), "k"); err != nil || res.Remaining != 6000 {
-		t.Errorf("%+v, %v; want 6000 remaining", res, err)
+		t.Errorf("Peek: got %+v, %v; want 6000 remaining", res, err)
 	}
 }
 
-// A script ends where its decisions have taken long, however few they are: a log
-// that has charges of many sizes is searched for the instant at which it admits. The
-// other decisions are sent alone, and have the same answers.
+// TestLongSearch checks that a script ends once its decisions have taken long, however few they are. Here a script searches
+// a log with charges of many sizes for the instant at which the log admits. The remaining decisions are sent alone and have
+// the same answers.
 func TestLongSearch(t *testing.T) {
 	t.Parallel()
 	s := onRedis(t)
@@ -145,16 +145,16 @@ func TestLongSearch(t *testing.T) {
 			first = o
 		}
 		if at, room := o.At.Add(o.RetryAfter), first.At.Add(first.RetryAfter); !at.Equal(room) {
-			t.Errorf("decision %d: admits at %v, the first at %v", i, at, room)
+			t.Errorf("decision %d says that a retry is admitted at %v, want %v as in the first decision", i, at, room)
 		}
 	}
 	if sent, _ := s.gate.Sent(); len(sent) < maxInFlight+10 {
-		t.Errorf("scripts of %v keys, want many for so long searches", sent)
+		t.Errorf("scripts with %v keys were sent, want at least 10 for such long searches", sent)
 	}
 }
 
-// A value that is not a state of the limit does not affect other decisions of its batch. Its own key starts
-// afresh.
+// TestForeignValueInBatch checks that a foreign value, which is no state of the limit, does not affect the other decisions
+// of its batch. Its own key starts afresh.
 func TestForeignValueInBatch(t *testing.T) {
 	t.Parallel()
 	s := onRedis(t)
@@ -167,7 +167,7 @@ func TestForeignValueInBatch(t *testing.T) {
 				lim := s.limiter(t, "foreign", limits...)
 				for _, value := range conformance.ForeignValues(time.Now().UnixMicro()) {
 					if v.Kind == algorithm.LeakyBucket && strings.HasPrefix(fmt.Sprint(value[1]), "B1 10 8000000000000000 1") {
-						continue // that is its own
+						continue // for a leaky bucket this value is valid
 					}
 					s.do(t, "flushdb")
 					s.do(t, slices.Insert(value, 1, any("rl:foreign:{bad}:limit"))...)
@@ -181,9 +181,9 @@ func TestForeignValueInBatch(t *testing.T) {
 	}
 }
 
-// With its memory full Redis refuses to charge, whatever the algorithm and whatever else is in the batch. Each decision
-// that would charge is ErrUnavailable with Redis's reason, reported as an outage, and nothing stays charged; those that
-// need no memory have an answer, also beside it in one batch.
+// TestOutOfMemory fills Redis's memory. Redis then refuses to charge, whatever the algorithm is and whatever else is in the
+// batch. Each decision that would charge returns ErrUnavailable with Redis's reason, and is reported as a failed call, and
+// nothing stays charged. Decisions that need no memory have an answer, even in the same batch.
 func TestOutOfMemory(t *testing.T) {
 	t.Parallel()
 	all := map[string][]core.Option{
@@ -213,7 +213,7 @@ func outOfMemory(t *testing.T, s *backend, name string, limits []core.Option) {
 		}
 	}
 	s.do(t, "hset", "rl:"+name+":{hash}:limit", "a", "b")
-	s.do(t, "zadd", "rl:"+name+":{new}:limit", 9e18, "a") // to replace a foreign value needs memory, too
+	s.do(t, "zadd", "rl:"+name+":{new}:limit", 9e18, "a") // replacing this foreign value needs memory, too
 	c := s.caller(t, lim)
 	for _, q := range []request{
 		{"hash", 11, false}, {"a", 1, false}, {"a", 1, true}, {"full", 1, false}, {"new", 0, false}, {"new", 1, false}, {"a", 8, false},
@@ -225,7 +225,7 @@ func outOfMemory(t *testing.T, s *backend, name string, limits []core.Option) {
 	for _, i := range []int{1, 5} {
 		all[i].wantUnavailable(t, fmt.Sprint("decision ", i))
 		if err := all[i].err; err == nil || !strings.Contains(err.Error(), "OOM") {
-			t.Errorf("decision %d: %v; want what Redis said", i, err)
+			t.Errorf("decision %d: got error %v, want Redis's error OOM", i, err)
 		}
 	}
 	all[0].want(t, "too large a cost over a foreign value", false, 10)
@@ -234,18 +234,19 @@ func outOfMemory(t *testing.T, s *backend, name string, limits []core.Option) {
 	all[4].want(t, "a cost of 0", true, 10)
 	all[6].want(t, "too large a cost", false, 7)
 	if outages.Load() != 2 {
-		t.Errorf("%d outages were reported, want one for each decision without an answer", outages.Load())
+		t.Errorf("%d failed calls were reported, want 2: one for each decision without an answer", outages.Load())
 	}
 	s.doAll(t, "config", "set", "maxmemory", "0")
-	s.awaitRedis(t, lim) // a server without memory is down
+	s.awaitRedis(t, lim) // the limiter counts a server without memory as down
 	after := s.batch(t, lim, []request{{"a", 1, false}, {"new", 1, false}, {"hash", 1, false}})
 	for i, left := range []int64{6, 9, 9} {
-		after[i].want(t, "what was refused, later", true, left)
+		after[i].want(t, "a refused call, repeated later", true, left)
 	}
 }
 
-// A server that refuses keys of several slots, as one of a Cluster does, is found
-// out with keys that are no user's: no batch is sent to it. Nothing is charged twice.
+// TestCrossSlot uses a server that refuses keys of several slots, as a node of a Cluster does, over a client for one
+// server. The library finds this out by keys that belong to no user, and sends no batch to the server. Nothing is charged
+// twice.
 func TestCrossSlot(t *testing.T) {
 	t.Parallel()
 	s := oneNode(t)
@@ -257,7 +258,7 @@ func TestCrossSlot(t *testing.T) {
 	for i, left := range []int64{9, 8, 7, 10, 10} {
 		all[i].want(t, fmt.Sprintf("%+v", requests[i]), i != 4, left)
 	}
-	s.sent(t, 1, 1, 1, 1, 1) // one each
+	s.sent(t, 1, 1, 1, 1, 1) // each decision has a script of its own
 	s.gate.Hold(t)
 	all = nil
 	for i := range 32 {
@@ -269,19 +270,20 @@ func TestCrossSlot(t *testing.T) {
 			return permits.Reserve(lim, ctx, q.key, q.n)
 		}))
 	}
-	s.gate.Await(t, len(all)) // all of them at once: none waits for another
+	s.gate.Await(t, len(all)) // all calls are sent at once, as none waits for a batch
 	s.gate.Open()
 	for i, o := range all {
 		o.want(t, fmt.Sprint("later caller ", i), true, 9)
 	}
 	if sent, _ := s.gate.Sent(); len(sent) != len(all) || slices.Max(sent) != 1 {
-		t.Errorf("later scripts of %v keys, want %d of one", sent, len(all))
+		t.Errorf("later scripts with %v keys were sent, want %d with one key", sent, len(all))
 	}
 }
 
-// A hook panics, or ends its goroutine as t.FailNow does, before a command is sent or after its reply. Each caller of the batch gets
-// an error, by which no outage policy decides. Nothing is sent twice, no slot and no place in flight is lost, and the process and the
-// Limiter live. A call that goes alone in its caller's own goroutine ends with it.
+// TestHookPanics makes a hook of the client panic, or end its goroutine as t.FailNow does, before a command is sent or
+// after its reply. Each caller of the batch gets an error, to which the outage policy does not apply. Nothing is sent
+// twice, no slot and no place among the calls in flight is lost, and the process and the Limiter go on. A call that runs
+// alone in its caller's own goroutine ends with that goroutine.
 func TestHookPanics(t *testing.T) {
 	t.Parallel()
 	server, cluster := redistest.Server(t).Addr, redistest.Cluster(t)
@@ -304,11 +306,11 @@ func TestHookPanics(t *testing.T) {
 	}
 }
 
-// hookPanics makes a hook end the calls of a batch, and calls that go alone. ownGoroutine says that the
-// latter end the goroutines of their callers.
+// hookPanics makes a hook end the calls of a batch and calls that go alone. ownGoroutine says that the calls that go alone
+// run in the goroutines of their callers, which end.
 func hookPanics(t *testing.T, s *backend, name string, when int32, end func(), ownGoroutine bool) {
 	const callers, alone = 6, maxInFlight + 1
-	var next, passed atomic.Int32 // when the next command's hook panics, and how many commands have passed the gate
+	var next, passed atomic.Int32 // when the hook panics at the next command; how many commands have passed the gate
 	s.client.AddHook(gate.Around(func(_ []redis.Cmder, send func() error) error {
 		passed.Add(1)
 		if next.CompareAndSwap(beforeSent, never) {
@@ -331,7 +333,7 @@ func hookPanics(t *testing.T, s *backend, name string, when int32, end func(), o
 	s.gate.Open()
 	for i, a := range c.all {
 		if a.await(t); !a.ofHook() {
-			t.Errorf("caller %d: %+v, %v, want the hook's error", i, a.held, a.err)
+			t.Errorf("caller %d: got %+v, %v; want the hook's error", i, a.held, a.err)
 		}
 	}
 	for i := range alone + 1 {
@@ -339,36 +341,36 @@ func hookPanics(t *testing.T, s *backend, name string, when int32, end func(), o
 		passed.Store(0)
 		lim := lim
 		if i == alone {
-			lim = slots // which are freed in the background
+			lim = slots // its slot is freed in the background
 		}
 		if a := start(t.Context(), request{key: "k", n: 1}.acquire(lim)).await(t); a.goneWithout() != ownGoroutine || !ownGoroutine && !a.ofHook() {
-			t.Errorf("caller %d, alone: %+v, %v", i, a.held, a.err)
+			t.Errorf("caller %d, alone: got %+v, %v; want the hook's error, or the end of the caller's own goroutine: %v", i, a.held, a.err, ownGoroutine)
 		}
 	}
-	check.Eventually(t, "the slot is freed, though none may be taken", func() bool { return passed.Load() >= 2 })
+	check.Eventually(t, "a command to free the slot is sent, even if none was taken", func() bool { return passed.Load() >= 2 })
 	check.Eventually(t, "no slot is lost", func() bool {
 		res, err := slots.Peek(t.Context(), "k")
 		return err == nil && res.Remaining == alone
 	})
 	left := int64(100)
 	if when == afterReply {
-		left -= callers + alone // each once
+		left -= callers + alone // each call was charged once
 	}
 	for i, o := range s.batch(t, lim, []request{{"k", 1, false}, {"k", 1, false}}) {
 		o.want(t, "after the panics", true, left-1-int64(i))
 	}
 }
 
-// When a panicking hook does so.
+// When a hook ends its command.
 const (
 	never int32 = iota
 	beforeSent
 	afterReply
 )
 
-// A caller that goes alone and cancels returns at once, and the call continues and keeps its place. Only if
-// the client itself ends calls with their context, and the server is not distant, the caller returns when
-// the call does.
+// TestLoneCallerCancels checks that a caller whose call goes alone returns at once when it cancels, while the call
+// continues and keeps its place among the calls in flight. There is one exception: if the client itself ends calls with
+// their context, and the server is not distant, the caller returns when the call does.
 func TestLoneCallerCancels(t *testing.T) {
 	t.Parallel()
 	addr := redistest.Server(t).Addr
@@ -379,7 +381,7 @@ func TestLoneCallerCancels(t *testing.T) {
 				client := redisclient.New(t, &redis.Options{Addr: addr, ContextTimeoutEnabled: contextTimeout})
 				defer func() { _ = client.Close() }()
 				s := newBackend(client, 1)
-				s.known = far // a server that was not asked yet may be far
+				s.known = far // a server that has not answered yet may be distant
 				lim := core.MustNew(client, name, append(exactly, tenPerHour)...)
 				if !far {
 					lim = s.limiter(t, name, tenPerHour)
@@ -394,18 +396,18 @@ func TestLoneCallerCancels(t *testing.T) {
 				left := start(ctx, request{key: "k", n: 1}.of(lim))
 				s.gate.Await(t, 1)
 				if far {
-					left.wantEnded(t, "one whose deadline has passed", context.DeadlineExceeded)
+					left.wantEnded(t, "a caller whose deadline has passed", context.DeadlineExceeded)
 				} else if cancel(); !contextTimeout {
-					left.wantEnded(t, "one that left", context.Canceled)
+					left.wantEnded(t, "a caller that canceled", context.Canceled)
 				}
 				atOnce := !contextTimeout || far
 				for range maxInFlight - 1 {
 					start(t.Context(), request{key: "busy", peek: true}.of(lim))
 					s.gate.Await(t, 1)
 				}
-				all := []*answer{enqueue(t.Context(), t, "the next", request{key: "k", n: 1}.of(lim)), enqueue(t.Context(), t, "another", request{key: "k", n: 1}.of(lim))}
+				all := []*answer{enqueue(t.Context(), t, "the next call", request{key: "k", n: 1}.of(lim)), enqueue(t.Context(), t, "another call", request{key: "k", n: 1}.of(lim))}
 				if !atOnce && len(left.done) > 0 {
-					t.Errorf("%+v, %v before the call returned", left.Result, left.err)
+					t.Errorf("the caller returned %+v, %v before the call did, want it to wait for the call", left.Result, left.err)
 				}
 				s.gate.Open()
 				if !atOnce {
@@ -413,10 +415,10 @@ func TestLoneCallerCancels(t *testing.T) {
 				}
 				for _, o := range all {
 					if o.await(t); o.err != nil || !o.Allowed {
-						t.Errorf("%+v, %v", o.Result, o.err)
+						t.Errorf("got %+v, %v; want it allowed", o.Result, o.err)
 					}
 				}
-				s.sent(t, 2) // the place was taken
+				s.sent(t, 2) // the next two calls shared a batch, as the canceled call kept its place
 				check.Eventually(t, "all three are charged", func() bool {
 					res, err := lim.Peek(t.Context(), "k")
 					return err == nil && res.Remaining == 7

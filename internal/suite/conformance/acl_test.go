@@ -20,31 +20,30 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
 
-// aclCommands are what a user of Redis must be allowed, in the order of
-// docs/operating.md.
+// aclCommands are the commands that the Redis user of a limiter must be allowed to run, in the order of docs/operating.md.
 var aclCommands = strings.Fields("evalsha eval time del get set zadd zcard zcount zrange zrangebyscore zrem zremrangebyrank pexpireat")
 
-// aclCluster are what go-redis also needs on a Cluster. Without "command" it sends
-// COMMAND with every decision, and logs each denial of it.
+// aclCluster are the further rules that go-redis needs on a Cluster. Without "command", go-redis sends COMMAND with every
+// decision and logs each denial of COMMAND.
 var aclCluster = strings.Fields("cluster|slots command")
 
-// TestACLIsDocumented compares the rules that operators copy with those tested here.
+// TestACLIsDocumented checks that the rules that operators copy from docs/operating.md are the rules tested here.
 func TestACLIsDocumented(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "operating.md"))
 	check.Need(t, err)
 	for _, rules := range [][]string{aclCommands, aclCluster} {
 		if line := "+" + strings.Join(rules, " +"); !strings.Contains(string(text), line) {
-			t.Errorf("docs/operating.md does not have %q", line)
+			t.Errorf("docs/operating.md lacks the rules %q", line)
 		}
 	}
 }
 
-// slow frees no units during a test.
+// slow is a rate at which no used unit becomes free again during a test.
 var slow = core.PerHour(10)
 
-// TestACL lets a user of exactly these rules use every algorithm in every way. Each rule is needed, as Redis's own count of
-// commands says.
+// TestACL gives a Redis user exactly the documented rules. The user can then use every algorithm in every way, and Redis's
+// own count of commands shows that each rule is needed. A missing rule and a foreign key make a decision fail.
 func TestACL(t *testing.T) {
 	t.Parallel()
 	admin := redistest.Server(t).Client(t)
@@ -54,12 +53,12 @@ func TestACL(t *testing.T) {
 	}
 	useAll(t, admin, func() redis.UniversalClient { return user() })
 	if commands := denied(t, admin); len(commands) > 0 {
-		t.Errorf("with all rules %v are denied", commands)
+		t.Errorf("with all rules, Redis denied the commands %v, want none denied", commands)
 	}
 	used := admin.Info(t.Context(), "commandstats").Val()
 	for _, command := range aclCommands {
 		if !strings.Contains(used, "cmdstat_"+command+":") {
-			t.Errorf("%s is never called", command)
+			t.Errorf("%s was never called, so its rule is not needed", command)
 		}
 	}
 	decide := func() error {
@@ -70,15 +69,15 @@ func TestACL(t *testing.T) {
 	}
 	allow(t, admin, "~rl:*", aclCommands[1:])
 	if err, commands := decide(), denied(t, admin); err == nil || !slices.Equal(commands, aclCommands[:1]) {
-		t.Errorf("without %s denied are %v, %v", aclCommands[0], commands, err)
+		t.Errorf("without the rule for %s, Redis denied the commands %v and the error is %v; want this command denied, and an error", aclCommands[0], commands, err)
 	}
 	allow(t, admin, "~other:*", aclCommands)
 	if decide() == nil {
-		t.Error("the keys of others are not denied")
+		t.Error("a decision on a key that the user may not touch succeeded, want an error")
 	}
 }
 
-// TestACLCluster does the same on a Cluster, where go-redis needs more rules.
+// TestACLCluster checks that the rules suffice on a Cluster, where go-redis needs the further rules of aclCluster.
 func TestACLCluster(t *testing.T) {
 	t.Parallel()
 	addrs := redistest.Cluster(t)
@@ -95,16 +94,16 @@ func TestACLCluster(t *testing.T) {
 		return client
 	})
 	if scripts.Undeclared() == 0 {
-		t.Error("no script had the keys of several decisions")
+		t.Error("no script used undeclared keys, want some: they are the keys of a batch of decisions")
 	}
 	for _, node := range nodes {
 		if commands := denied(t, node); len(commands) > 0 {
-			t.Errorf("denied are %v", commands)
+			t.Errorf("Redis denied the commands %v, want none denied", commands)
 		}
 	}
 }
 
-// allow makes the user, on a server that has nothing stored.
+// allow empties the server, resets its statistics, and gives the user exactly these commands on the keys of pattern.
 func allow(t *testing.T, admin *redis.Client, pattern string, commands []string) {
 	t.Helper()
 	rules := []any{"acl", "setuser", "limits", "reset", "on", ">secret", pattern}
@@ -116,14 +115,15 @@ func allow(t *testing.T, admin *redis.Client, pattern string, commands []string)
 	}
 }
 
-// denied returns the commands that Redis denied.
+// denied returns the commands that Redis has denied since the last call of allow.
 func denied(t *testing.T, admin *redis.Client) []string {
 	t.Helper()
 	log, err := admin.ACLLog(t.Context(), 100).Result()
 	check.Need(t, err)
 	var commands []string
 	for _, entry := range log {
-		// go-redis's CLIENT SETINFO of Redis 7.2, which may fail; before Redis 7.0 the log names no subcommand.
+		// go-redis sends CLIENT SETINFO since Redis 7.2 and ignores its failure. Before Redis 7.0 the log does not name the
+		// subcommand.
 		greeting := entry.Object == "client" || strings.HasPrefix(entry.Object, "client|")
 		if !greeting && !slices.Contains(commands, entry.Object) {
 			commands = append(commands, entry.Object)
@@ -132,7 +132,7 @@ func denied(t *testing.T, admin *redis.Client) []string {
 	return commands
 }
 
-// useAll makes the user do everything that a program can do: by random histories, in batches, and by the
+// useAll makes the user do everything that a program can do: random histories, batches, slots, and decisions by the
 // server's own clock.
 func useAll(t *testing.T, admin redis.UniversalClient, user func() redis.UniversalClient) {
 	t.Helper()
@@ -157,7 +157,7 @@ func useAll(t *testing.T, admin redis.UniversalClient, user func() redis.Univers
 	defer func() { _ = client.Close() }()
 	for _, v := range append(limits.All(), limits.Slots()...) {
 		lim := core.MustNew(client, "plain", v.Limit(slow), patient)
-		admin.HSet(t.Context(), "rl:plain:{k}:"+limits.Key(lim.Limits()[0]), "a", "b") // which is in the way
+		admin.HSet(t.Context(), "rl:plain:{k}:"+limits.Key(lim.Limits()[0]), "a", "b") // a value of the wrong type, which the script has to delete
 		admit(t, lim, "k", 3)
 		kept := reserve(t, lim, "k", 1)
 		kept.Keep()

@@ -12,8 +12,7 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/limits"
 )
 
-// algorithmCases test behavior that all algorithms share. [Properties] compares the decisions with the
-// model.
+// algorithmCases test behavior that all algorithms share. [Properties] compares their decisions with the model.
 func algorithmCases() []testCase {
 	return slices.Concat(
 		eachWithSlots("Costs", costs),
@@ -33,12 +32,12 @@ func costs(t *testing.T, s Store, limit maker) {
 		allowed      bool
 	}{{7, 3, true}, {4, 3, false}, {3, 0, true}, {0, 0, true}, {1, 0, false}} {
 		if res := admit(t, lim, "k", c.n); res.Allowed != c.allowed || res.Remaining != c.remaining || c.allowed != (res.RetryAfter == 0) {
-			t.Errorf("a cost of %d: %+v, want allowed=%v, remaining %d, and a RetryAfter if and only if it is denied", c.n, res, c.allowed, c.remaining)
+			t.Errorf("a cost of %d: got %+v, want allowed=%v, remaining %d, and a RetryAfter if and only if it is denied", c.n, res, c.allowed, c.remaining)
 		}
 	}
 }
 
-// concurrent uses one key in 64 goroutines while the clock stands: exactly ten pass.
+// concurrent makes 64 goroutines share one key while the clock stands: exactly ten of their 320 calls are admitted.
 func concurrent(t *testing.T, s Store, limit maker) {
 	lim := s.limiter(t, "concurrent", limit(tenPerTen))
 	var admitted atomic.Int64
@@ -50,17 +49,16 @@ func concurrent(t *testing.T, s Store, limit maker) {
 		}
 	})
 	if admitted.Load() != 10 {
-		t.Errorf("admitted %d of 320, want exactly 10", admitted.Load())
+		t.Errorf("%d of 320 calls were admitted, want exactly 10", admitted.Load())
 	}
 }
 
-// ends finishes charges and holds in each way, and once more: only the first end counts. Another Limiter, which
-// gives nothing back itself, shows how much is used meanwhile. If everything was given back, nothing is
-// stored.
+// ends ends charges and reservations in each possible way, twice: only the first end counts. A second Limiter over the same
+// keys shows how many units are used meanwhile. If everything was given back, nothing stays stored.
 func ends(t *testing.T, s Store, limit maker) {
 	lim := s.limiter(t, "ends", limit(tenPerTen))
 	other := s.others(t, lim, limit(tenPerTen))
-	queue := limits.Named(limit(tenPerTen).Algorithm()).Kind.Delays // what is reserved of it is charged
+	queue := limits.Named(limit(tenPerTen).Algorithm()).Kind.Delays // a queue has no holds: a reservation is charged at once
 	settled := func(actual int64) func(*testing.T, grant) {
 		return func(t *testing.T, g grant) { settle(t, g, actual) }
 	}
@@ -87,7 +85,7 @@ func ends(t *testing.T, s Store, limit maker) {
 			c.used = c.inQueue
 		}
 		key, before := fmt.Sprint("k", i), int64(0)
-		if queue { // a place that has begun is not given back
+		if queue { // the place at the head has begun, and is not given back: another call takes that place first
 			before, c.used = 1, c.used+1
 			allowN(t, lim, key, before)
 		}
@@ -98,16 +96,16 @@ func ends(t *testing.T, s Store, limit maker) {
 		for range 2 {
 			c.end(t, g)
 			if got := peek(t, other, key); got.Remaining != 10-c.used || c.used == 0 && got.ResetAfter > 0 {
-				t.Errorf("%s: %+v, want %d used", c.name, got, c.used)
+				t.Errorf("%s: got %+v, want %d units used", c.name, got, c.used)
 			}
 		}
 		if c.used == 0 && s.Redis != nil && slices.Contains(s.keys(t), "rl:ends:{"+key+"}:"+limits.Key(lim.Limits()[0])) {
-			t.Errorf("%s: all was given back, and stored is %v", c.name, s.dump(t))
+			t.Errorf("%s: %v is still stored after everything was given back, want no key", c.name, s.dump(t))
 		}
 	}
 }
 
-// describes checks which limit the one Result describes.
+// describes checks which of several limits the one Result of a decision describes.
 func describes(t *testing.T, s Store) {
 	lim := s.limiter(t, "describes",
 		core.FixedWindow(core.PerMinute(5), core.LimitName("minute")),
@@ -121,17 +119,17 @@ func describes(t *testing.T, s Store) {
 		remaining int64
 		retry     time.Duration
 	}{
-		{"all unused: the first", 0, "minute", true, 5, 0},
-		{"never", 4, "second", false, 3, core.Never},
-		{"admitted", 3, "second", true, 0, 0},
-		{"all deny: the longest", 3, "hour", false, 2, time.Hour},
-		{"a tie of minute and hour", 1, "hour", true, 1, 0},
+		{"a tie of unused limits: the first", 0, "minute", true, 5, 0},
+		{"a cost that one limit never admits: that limit", 4, "second", false, 3, core.Never},
+		{"admitted: the limit with the least left", 3, "second", true, 0, 0},
+		{"all limits deny: the longest RetryAfter", 3, "hour", false, 2, time.Hour},
+		{"a tie of minute and hour: the longer ResetAfter", 1, "hour", true, 1, 0},
 	} {
 		if c.n == 1 {
 			s.Advance(time.Second)
 		}
 		if res := allowN(t, lim, "k", c.n); res.LimitName != c.name || res.Allowed != c.allowed || res.Remaining != c.remaining || res.RetryAfter != c.retry {
-			t.Errorf("%s: %+v", c.when, res)
+			t.Errorf("%s: got %+v, want limit %s, allowed %v, remaining %d, RetryAfter %v", c.when, res, c.name, c.allowed, c.remaining, c.retry)
 		}
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/check"
 )
 
-// ban returns the option for levels in microseconds.
+// ban returns the option Ban for levels in microseconds.
 func ban(levels []int64) core.Option {
 	all := make([]time.Duration, len(levels))
 	for i, d := range levels {
@@ -26,7 +26,7 @@ func ban(levels []int64) core.Option {
 	return core.Ban(all...)
 }
 
-// levels returns random ones: none at times, mostly short, and at most a year.
+// levels returns up to three random levels, in rising order: mostly short ones, and at most a year.
 func (tr *trial) levels() []int64 {
 	all, last := make([]int64, tr.IntN(4)), int64(0)
 	for i := range all {
@@ -36,7 +36,7 @@ func (tr *trial) levels() []int64 {
 	return all
 }
 
-// block bans by hand, or ends a ban.
+// block bans the key by hand for a random time, or ends its ban.
 func (tr *trial) block(t *testing.T) {
 	if tr.IntN(2) == 0 {
 		tr.unblock(t)
@@ -61,34 +61,35 @@ func (tr *trial) unblock(t *testing.T) {
 	tr.model.Unblock()
 }
 
-// banCases test what random histories of bans do not reach: denials that do not ban, which limits share the
-// key of a ban, foreign values, many callers, and writes that Redis refuses.
+// banCases test bans in ways that random histories do not reach: which denials ban, which limits share the ban of a key,
+// foreign values, many callers at once, and writes that Redis refuses.
 func banCases() []testCase {
-	return append(each("Ban/Who", whoIsBanned),
-		testCase{"Ban/Held", heldBansNobody}, testCase{"Ban/InFlight", slotsBanNobody}, testCase{"Ban/Levels", levelsRise},
+	return append(each("Ban/Denials", denialsThatBan),
+		testCase{"Ban/Held", heldUnitsBanNobody}, testCase{"Ban/InFlight", slotsBanNobody}, testCase{"Ban/Levels", levelsRise},
 		testCase{"Ban/ByHand", blockByHand}, testCase{"Ban/AtLeast", levelsOutlastBlock},
 		testCase{"Ban/Shared", banIsShared}, testCase{"Ban/Many", oneBanOfMany},
 		testCase{"Ban/Foreign", foreignBans}, testCase{"Ban/Unwritten", banUnwritten}, testCase{"Ban/Events", banEvents},
 	)
 }
 
-// banned checks whether a Result reports a ban, and for how long.
+// banned checks that a Result is a denial: by a ban that ends after lasts, or without a ban if lasts is 0.
 func banned(t *testing.T, got core.Result, lasts time.Duration) {
 	t.Helper()
 	if got.Allowed || got.Banned != (lasts > 0) || lasts > 0 && (got.RetryAfter != lasts || got.ResetAfter != lasts || got.Remaining != 0) {
-		t.Errorf("%+v, want banned for %v", got, lasts)
+		t.Errorf("got %+v, want a denial by a ban of %v (0s: without a ban)", got, lasts)
 	}
 }
 
-// whoIsBanned first makes denials that do not ban, and then one that does. During the ban everything is
-// denied, and nothing changes.
-func whoIsBanned(t *testing.T, s Store, limit maker) {
+// denialsThatBan first makes denials that must not ban: of too large a cost, of a Peek, of waits past their deadline, and
+// of a limiter that only looks. Then an ordinary denial bans. During the ban every call is denied and nothing stored
+// changes.
+func denialsThatBan(t *testing.T, s Store, limit maker) {
 	ctx := t.Context()
 	lim := s.limiter(t, "ban", limit(tenPerTen), core.Ban(time.Minute))
 	allowN(t, lim, "k", 10)
 	banned(t, allowN(t, lim, "k", 11), 0)
 	banned(t, peek(t, lim, "k"), 0)
-	brief, cancel := context.WithTimeout(ctx, 900*time.Millisecond) // a denial comes before that, and says that it takes longer
+	brief, cancel := context.WithTimeout(ctx, 900*time.Millisecond) // Redis answers sooner, with a RetryAfter past this deadline
 	defer cancel()
 	for name, wait := range map[string]func() error{
 		"Wait":        func() error { _, err := lim.Wait(brief, "k"); return err },
@@ -96,13 +97,13 @@ func whoIsBanned(t *testing.T, s Store, limit maker) {
 		"ReserveWait": func() error { _, err := lim.ReserveWait(brief, "k", 1); return err },
 	} {
 		if err := wait(); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got error %v, want context.DeadlineExceeded", name, err)
 		}
 	}
 	looking := inside.Core.WithoutBans(lim)
 	banned(t, allowN(t, looking, "k", 1), 0)
 	if res := allowN(t, lim, "k", 0); !res.Allowed {
-		t.Errorf("a cost of 0: %+v", res)
+		t.Errorf("a cost of 0 before the ban: got %+v, want it allowed", res)
 	}
 	banned(t, allowN(t, lim, "k", 1), time.Minute)
 	s.Advance(time.Second)
@@ -111,7 +112,7 @@ func whoIsBanned(t *testing.T, s Store, limit maker) {
 		stored = s.dump(t)
 	}
 	nothing := reserve(t, lim, "k", 0)
-	check.OK(t, nothing.Settle(ctx, 100)) // it was denied, so nothing is charged
+	check.OK(t, nothing.Settle(ctx, 100)) // the reservation was denied, so Settle charges nothing
 	for _, res := range []core.Result{
 		nothing.Result, allowN(t, lim, "k", 0), allowN(t, lim, "k", 11), peek(t, lim, "k"), acquire(t, lim, "k", 1).Result, reserve(t, lim, "k", 1).Result,
 		allowN(t, looking, "k", 1),
@@ -119,7 +120,7 @@ func whoIsBanned(t *testing.T, s Store, limit maker) {
 		banned(t, res, 59*time.Second)
 	}
 	if s.Redis != nil && !slices.Equal(s.dump(t), stored) {
-		t.Errorf("during the ban %v became %v", stored, s.dump(t))
+		t.Errorf("during the ban the stored values became %v, want them unchanged: %v", s.dump(t), stored)
 	}
 	s.Advance(59*time.Second - time.Microsecond)
 	banned(t, peek(t, lim, "k"), time.Microsecond)
@@ -127,9 +128,10 @@ func whoIsBanned(t *testing.T, s Store, limit maker) {
 	want(t, peek(t, lim, "k"), true, 10, 0, 0)
 }
 
-// heldBansNobody is a login lock-out: six parallel successful logins ban nobody, and after five failures
-// the sixth is banned. Units that were held before a ban are settled during it.
-func heldBansNobody(t *testing.T, s Store) {
+// heldUnitsBanNobody is a login lock-out that reserves a unit for each attempt and settles only failures. A denial because
+// of units that are merely held does not ban, so parallel successful logins ban nobody. After five failures the next
+// attempt is banned. Units that were held before a ban can be settled during it.
+func heldUnitsBanNobody(t *testing.T, s Store) {
 	lim := s.limiter(t, "login", core.FixedWindow(core.Per(5, time.Hour)), core.Ban(time.Minute))
 	var logins []grant
 	for range 5 {
@@ -145,28 +147,30 @@ func heldBansNobody(t *testing.T, s Store) {
 	}
 	last := reserve(t, lim, "k", 1)
 	banned(t, reserve(t, lim, "k", 1).Result, 0)
-	banned(t, reserve(t, lim, "k", 2).Result, time.Hour) // two are denied by the four alone: until these are forgotten
+	banned(t, reserve(t, lim, "k", 2).Result, time.Hour) // the four failures alone deny a cost of 2, for an hour
 	settle(t, last, 1)
 	banned(t, peek(t, lim, "k"), time.Hour)
 	check.OK(t, lim.Unblock(t.Context(), "k"))
 	banned(t, reserve(t, lim, "k", 1).Result, time.Hour)
 }
 
+// slotsBanNobody checks that a denial for want of a slot does not ban.
 func slotsBanNobody(t *testing.T, s Store) {
 	lim := s.limiter(t, "slots", core.InFlight(1), core.FixedWindow(core.PerMinute(3)), core.Ban(time.Hour))
 	first := acquire(t, lim, "k", 1)
 	banned(t, acquire(t, lim, "k", 1).Result, 0)
-	banned(t, acquire(t, lim, "k", 2).Result, 0) // it would fit the window, and never the slots
+	banned(t, acquire(t, lim, "k", 2).Result, 0) // a cost of 2 fits the window, and never the slots
 	release(t, first)
 	for range 2 {
 		release(t, acquire(t, lim, "k", 1))
 	}
 	first = acquire(t, lim, "other", 1)
-	banned(t, acquire(t, lim, "k", 1).Result, time.Hour) // the window counts, whatever the slots say
+	banned(t, acquire(t, lim, "k", 1).Result, time.Hour) // the window denies, too, and its denial bans
 	release(t, first)
 }
 
-// levelsRise is denied again and again. Each ban is longer, the last repeats, and all are forgotten together.
+// levelsRise denies a key again after each ban: each ban is longer, the last level repeats, and all levels are forgotten
+// together.
 func levelsRise(t *testing.T, s Store) {
 	lim := s.limiter(t, "levels", core.TokenBucket(core.PerMinute(1)), core.Ban(10*time.Second, 3*time.Minute, time.Hour))
 	deny := func(lasts time.Duration) {
@@ -175,7 +179,7 @@ func levelsRise(t *testing.T, s Store) {
 		banned(t, allowN(t, lim, "k", 1), lasts)
 		s.Advance(lasts)
 	}
-	deny(time.Minute) // a client that comes back when the limit admits it is not banned again
+	deny(time.Minute) // the limit's RetryAfter exceeds the level, so the ban lasts until the limit admits again
 	for _, lasts := range []time.Duration{3 * time.Minute, time.Hour, time.Hour} {
 		deny(lasts)
 	}
@@ -189,6 +193,8 @@ func levelsRise(t *testing.T, s Store) {
 	deny(time.Minute)
 }
 
+// blockByHand bans by Block and BlockAtLeast, and checks which of several bans of a key lasts, the errors for wrong
+// arguments, and a limiter without the option Ban.
 func blockByHand(t *testing.T, s Store) {
 	ctx := t.Context()
 	lim := s.limiter(t, "hand", core.FixedWindow(core.PerMinute(1)), core.Ban())
@@ -200,7 +206,7 @@ func blockByHand(t *testing.T, s Store) {
 	banned(t, allowN(t, lim, "k", 0), time.Minute)
 	s.Advance(time.Minute)
 	allowN(t, lim, "k", 1)
-	banned(t, allowN(t, lim, "k", 1), 0) // without levels no denial bans
+	banned(t, allowN(t, lim, "k", 1), 0) // a Ban without levels: only Block bans
 	for _, block := range []struct{ lasts, want time.Duration }{
 		{time.Minute, time.Minute}, {time.Second, time.Minute}, {2 * time.Minute, 2 * time.Minute}, {time.Minute, 2 * time.Minute},
 	} {
@@ -212,21 +218,22 @@ func blockByHand(t *testing.T, s Store) {
 	banned(t, allowN(t, lim, "k", 1), 0)
 	for d, err := range map[time.Duration]error{0: lim.BlockAtLeast(ctx, "k", 0), -1: lim.Block(ctx, "k", -1), maxBan + 1: lim.Block(ctx, "k", maxBan+1)} {
 		if err == nil || !strings.Contains(err.Error(), "allowed is 1ms to 8760h0m0s") {
-			t.Errorf("Block for %v: %v", d, err)
+			t.Errorf("a block of %v: got error %v, want one that names the allowed range", d, err)
 		}
 	}
 	if err := lim.Block(ctx, "", time.Minute); !errors.Is(err, core.ErrInvalidKey) {
-		t.Errorf("no key: %v", err)
+		t.Errorf("Block of an empty key: got error %v, want ErrInvalidKey", err)
 	}
 	without := s.limiter(t, "without", core.FixedWindow(core.PerMinute(1)))
 	for _, err := range []error{without.Block(ctx, "k", time.Minute), without.Unblock(ctx, "k")} {
 		if err == nil || !strings.Contains(err.Error(), "without the option Ban no key can be blocked") {
-			t.Errorf("without Ban: %v", err)
+			t.Errorf("without the option Ban: got error %v, want one that names the option", err)
 		}
 	}
 }
 
-// levelsOutlastBlock bans by hand, for little more than what is left of a long ban: the levels are forgotten no sooner for it.
+// levelsOutlastBlock extends a long ban by hand shortly before its end: the short block must not make the levels be
+// forgotten sooner.
 func levelsOutlastBlock(t *testing.T, s Store) {
 	lim := s.limiter(t, "levels", core.TokenBucket(core.PerMinute(1)), core.Ban(time.Hour, 2*time.Hour))
 	allowN(t, lim, "k", 1)
@@ -240,7 +247,8 @@ func levelsOutlastBlock(t *testing.T, s Store) {
 
 const maxBan = 365 * 24 * time.Hour
 
-// banIsShared has limits of other names and numbers find the ban of a key, and another key and Limiter none.
+// banIsShared checks that limits of other names and numbers share the ban of a key, and that another key or another Limiter
+// does not.
 func banIsShared(t *testing.T, s Store) {
 	lim := s.limiter(t, "shared", core.FixedWindow(core.PerMinute(1)), core.Ban(time.Hour))
 	other := with(t, lim, core.TokenBucket(core.PerHour(5), core.LimitName("other")), core.FixedWindow(core.PerDay(9)))
@@ -249,7 +257,7 @@ func banIsShared(t *testing.T, s Store) {
 	banned(t, allowN(t, other, "k", 1), time.Hour)
 	check.OK(t, other.Unblock(t.Context(), "k"))
 	if res := allowN(t, other, "k", 1); !res.Allowed {
-		t.Errorf("%+v", res)
+		t.Errorf("after Unblock: got %+v, want it allowed", res)
 	}
 	allowN(t, other, "k", 4)
 	banned(t, allowN(t, other, "k", 1), time.Hour)
@@ -258,12 +266,12 @@ func banIsShared(t *testing.T, s Store) {
 		allowN(t, lim, "~ban", 1), allowN(t, lim, "k}:~ban", 1), allowN(t, s.limiter(t, "another", core.FixedWindow(core.PerMinute(1)), core.Ban(time.Hour)), "k", 1),
 	} {
 		if !res.Allowed {
-			t.Errorf("%+v", res)
+			t.Errorf("another key or Limiter: got %+v, want it allowed", res)
 		}
 	}
 }
 
-// oneBanOfMany denies many calls at once: the level rises once.
+// oneBanOfMany denies many calls at once: they raise the level only once.
 func oneBanOfMany(t *testing.T, s Store) {
 	lim := s.limiter(t, "many", core.FixedWindow(core.PerMinute(10)), core.Ban(time.Hour, 2*time.Hour))
 	var admitted atomic.Int64
@@ -273,20 +281,21 @@ func oneBanOfMany(t *testing.T, s Store) {
 		}
 	})
 	if admitted.Load() != 10 {
-		t.Errorf("%d were admitted, want 10", admitted.Load())
+		t.Errorf("%d calls were admitted, want 10", admitted.Load())
 	}
 	if res := peek(t, lim, "k"); !res.Banned || res.RetryAfter > time.Hour {
-		t.Errorf("%+v, want the first level", res)
+		t.Errorf("got %+v, want a ban of the first level, one hour", res)
 	}
 }
 
-// foreignBans has values where the ban of a key is that no script writes: they are no bans, and are deleted.
+// foreignBans stores values that no script writes where the ban of a key is stored: none of them bans, and each is deleted.
+// The exception is a valid ban that is over: it stays, and counts again if the clock steps back.
 func foreignBans(t *testing.T, s Store) {
 	s.needsRedis(t, "nobody else writes to the memory")
 	ctx, key := t.Context(), "rl:foreign:{k}:~ban"
 	lim := s.limiter(t, "foreign", core.FixedWindow(core.PerMinute(1)), core.Ban(time.Hour, 2*time.Hour))
 	now := peek(t, lim, "k").At.UnixMicro()
-	over := fmt.Sprintf("X1 %d 1 1000000", now-1e6) // it stays: if the clock steps back, it counts
+	over := fmt.Sprintf("X1 %d 1 1000000", now-1e6) // a valid ban that is over
 	for _, value := range []string{
 		"", "banned", "X1", fmt.Sprintf("X1 %d 1", now+1e9), fmt.Sprintf("X1 %d 1 1 1", now+1e9),
 		fmt.Sprintf("X1 %d 1 1000000", now+401*24*3600*1e6), "X1 99999999999999999999 1 1", fmt.Sprintf("X1 %d 1 99999999999999999999", now+1e9),
@@ -300,24 +309,25 @@ func foreignBans(t *testing.T, s Store) {
 			s.Redis.Set(ctx, key, value, 0)
 		}
 		if res := allowN(t, lim, "k", 1); !res.Allowed {
-			t.Errorf("%.40q bans: %+v", value, res)
+			t.Errorf("with %.40q stored: got %+v, want it allowed", value, res)
 		}
 		if n := s.Redis.Exists(ctx, key).Val(); n != 0 && value != over {
-			t.Errorf("%.40q stays, without a TTL, where nobody is denied", value)
+			t.Errorf("an admitted call left %.40q stored, want it deleted", value)
 		}
 		banned(t, allowN(t, lim, "k", 1), time.Hour)
 		if ttl := s.Redis.PTTL(ctx, key).Val(); ttl < time.Hour {
-			t.Errorf("after %.40q the ban has a TTL of %v", value, ttl)
+			t.Errorf("a ban after %.40q has a TTL of %v, want at least one hour", value, ttl)
 		}
 	}
-	s.Redis.Set(ctx, key, fmt.Sprintf("X1 %d 1 60000000", now+60e6), 0) // as a script wrote it, and somebody has taken the TTL
+	s.Redis.Set(ctx, key, fmt.Sprintf("X1 %d 1 60000000", now+60e6), 0) // a valid ban whose TTL somebody removed
 	banned(t, peek(t, lim, "k"), time.Minute)
 }
 
-// banUnwritten has Redis refuse to write: it is full. The denial stands, and is none of a ban.
+// banUnwritten makes Redis refuse writes because its memory is full: the call is still denied, but does not report a ban,
+// for none is stored.
 func banUnwritten(t *testing.T, s Store) {
 	if s.Redis == nil || s.Redis.ConfigSet(t.Context(), "maxmemory", "0").Err() != nil {
-		t.Skip("it cannot be full")
+		t.Skip("the memory of this store cannot be full")
 	}
 	lim := s.limiter(t, "full", core.FixedWindow(core.PerMinute(1)), core.Ban(time.Hour))
 	allowN(t, lim, "k", 1)
@@ -337,15 +347,15 @@ func banUnwritten(t *testing.T, s Store) {
 	banned(t, allowN(t, lim, "k", 1), time.Hour)
 }
 
-// banEvents checks the events that observers receive.
+// banEvents checks which events observers receive of decisions, bans and blocks.
 func banEvents(t *testing.T, s Store) {
-	var told []string
+	var events []string
 	lim := s.limiter(t, "events", core.FixedWindow(core.PerMinute(1)), core.Ban(time.Hour), core.Observe(func(_ context.Context, e core.Event) {
 		if e.Kind == core.EventBan {
-			told = append(told, fmt.Sprint("ban ", e.Took, " ", e.Result.LimitName))
+			events = append(events, fmt.Sprint("ban ", e.Took, " ", e.Result.LimitName))
 		}
 		if e.Kind == core.EventDecision {
-			told = append(told, fmt.Sprint("decision ", e.Result.Allowed, " ", e.Result.Banned))
+			events = append(events, fmt.Sprint("decision ", e.Result.Allowed, " ", e.Result.Banned))
 		}
 	}))
 	for range 3 {
@@ -355,7 +365,7 @@ func banEvents(t *testing.T, s Store) {
 	check.OK(t, lim.Unblock(t.Context(), "k"))
 	if want := []string{
 		"decision true false", "ban 1h0m0s fixed-1m", "decision false true", "decision false true", "ban 1m0s ", "ban 0s ",
-	}; !slices.Equal(told, want) {
-		t.Errorf("told were %q, want %q", told, want)
+	}; !slices.Equal(events, want) {
+		t.Errorf("the observer received %q, want %q", events, want)
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
 
-// TestRedisClock runs by the server's own clock, as in production: scripts are sent by
-// their digest, also where Redis has forgotten them, and keys expire.
+// TestRedisClock decides by the server's own clock, as in production. Scripts are sent by their digest, also after Redis
+// has forgotten them, and keys expire.
 func TestRedisClock(t *testing.T) {
 	client := redistest.Server(t).Client(t)
 	ctx := t.Context()
@@ -21,16 +21,16 @@ func TestRedisClock(t *testing.T) {
 			client.ScriptFlush(ctx)
 		}
 		if res, err := lim.Allow(ctx, "k"); err != nil || res.Remaining != 999-i {
-			t.Fatalf("call %d: %+v, %v", i+1, res, err)
+			t.Fatalf("call %d: got %+v, %v; want %d remaining", i+1, res, err, 999-i)
 		}
 	}
 	lim = core.MustNew(client, "expires", core.FixedWindow(core.Per(1, 50*time.Millisecond)), core.TokenBucket(core.Per(1, 50*time.Millisecond)), patient)
 	before := client.DBSize(ctx).Val()
 	if res, err := lim.Allow(ctx, "k"); err != nil || !res.Allowed {
-		t.Fatal(res, err)
+		t.Fatalf("the first call: got %+v, %v; want it allowed", res, err)
 	}
 	if n := client.DBSize(ctx).Val() - before; n != 2 {
-		t.Errorf("%d keys stored, want 2", n)
+		t.Errorf("%d keys are stored, want 2: one for each limit", n)
 	}
 	check.Eventually(t, "the keys expire", func() bool { return client.DBSize(ctx).Val() == before })
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
 
-// contendEnv makes TestMain one of the processes of TestContention.
+// contendEnv is the environment variable that makes TestMain run one of the processes of TestContention.
 const contendEnv = "REDISLIMIT_CONTEND"
 
 func TestMain(m *testing.M) {
@@ -32,9 +32,8 @@ func TestMain(m *testing.M) {
 	os.Exit(check.Run(m))
 }
 
-// contested returns limits of a thousand of every algorithm: over 400 days, so that
-// nothing comes back while the test runs, and for buckets also by the minute, where
-// what comes back is known.
+// contested returns limits of a thousand units of every algorithm. Their period is 400 days, so that no unit comes back
+// while the test runs. Buckets also have a limit per minute, where the number of units that come back is known.
 func contested() []core.Limit {
 	var all []core.Limit
 	for _, v := range limits.All() {
@@ -46,9 +45,9 @@ func contested() []core.Limit {
 	return all
 }
 
-// TestContention has three processes of 64 goroutines each at one key: exactly a
-// thousand are admitted, and what refilled meanwhile. Decisions share round trips,
-// or have one each.
+// TestContention makes three processes with 64 goroutines each use one key: exactly a thousand calls are admitted, and as
+// many more as units came back meanwhile. It runs with decisions that share round trips, and with decisions that have a
+// round trip each.
 func TestContention(t *testing.T) {
 	for store, addrs := range map[string][]string{"Redis": {redistest.Server(t).Addr}, "Cluster": redistest.Cluster(t)} {
 		for how, alone := range map[string]string{"together": "", "alone": "1"} {
@@ -88,20 +87,20 @@ func contention(t *testing.T, env ...string) {
 			lines := strings.Split(out, "\n")
 			n, err := strconv.Atoi(lines[min(i, len(lines)-1)])
 			if err != nil {
-				t.Fatalf("a process said %q", out)
+				t.Fatalf("a process printed %q, want a number for each limit", out)
 			}
 			total += n
 		}
 		most := 1000 + int(took*time.Duration(limit.Rate().Count())/limit.Rate().Period())
 		if total < 1000 || total > most {
-			t.Errorf("%v: %d admitted, want 1000 to %d", limit, total, most)
+			t.Errorf("%v: %d calls were admitted, want 1000 to %d", limit, total, most)
 		}
 	}
 }
 
-// contend is one process: it prints how many calls each limit admitted.
+// contend is one of the processes. It prints how many calls each limit admitted.
 func contend(addrs []string, alone bool) {
-	client := redis.NewUniversalClient(&redis.UniversalOptions{Addrs: addrs, ReadTimeout: time.Minute}) // of a Cluster, if there are several
+	client := redis.NewUniversalClient(&redis.UniversalOptions{Addrs: addrs, ReadTimeout: time.Minute}) // a client of a Cluster if there are several addresses
 	defer func() { _ = client.Close() }()
 	options := []core.Option{core.FailClosed(), core.Timeout(time.Minute)}
 	if alone {

@@ -17,20 +17,19 @@ import (
 	"github.com/redislimit/redislimit/internal/redisstore"
 )
 
-// A Driven client gives scripts on a real Redis a driven clock: one that the test
-// moves. In each script that passes, it replaces [algorithm.Clock] by code that reads
-// the time from one more argument. All else is Redis's own, such as Lua's numbers.
+// A Driven client gives the scripts on a real Redis a driven clock: a clock that the test moves. In each script, Driven
+// replaces [algorithm.Clock] by code that reads the time from one more argument. Everything else, such as the arithmetic of
+// Lua, remains Redis's own.
 //
-// As a hook of a go-redis client it does the same for that client, also in pipelines.
+// As a hook of a go-redis client, Driven does the same for the commands and pipelines of that client.
 type Driven struct {
 	client  core.Client
 	now     atomic.Int64 // microseconds since the epoch
-	sources sync.Map     // the scripts that passed, by their digests
+	sources sync.Map     // the source of each script that was sent, by its digest
 }
 
-// NewDriven returns a client whose clock stands far ahead of the server's, so that no key expires during a
-// test, however far the test turns the clock back; and not near the end of an hour, whenever the test is
-// run.
+// NewDriven returns a client whose clock stands far ahead of the server's clock, so that no key expires during a test,
+// however far the test turns the clock back. The clock does not start near the end of an hour, whenever the test is run.
 func NewDriven(client core.Client) *Driven {
 	d := &Driven{client: client}
 	d.now.Store(3_600_000_012_345_678)
@@ -40,28 +39,28 @@ func NewDriven(client core.Client) *Driven {
 // Now returns the time of the clock.
 func (d *Driven) Now() time.Time { return time.UnixMicro(d.now.Load()) }
 
-// Wall has a limiter find the windows of a calendar by the clock.
+// Wall returns the option with which a limiter finds the windows of a calendar by the driven clock.
 func (d *Driven) Wall() core.Option { return inside.Core.Simulate(coreaccess.Simulation{Wall: d.Now}) }
 
 // Advance moves the clock.
 func (d *Driven) Advance(by time.Duration) { d.now.Add(by.Microseconds()) }
 
-// Source returns the text of the script that has a digest, or "" if it has not passed.
+// Source returns the source of the script with the digest, or "" if the client has not sent that script yet.
 func (d *Driven) Source(digest string) string {
 	known, _ := d.sources.Load(digest)
 	source, _ := known.(string)
 	return source
 }
 
-// Process runs cmd. If it is a script, it runs by the driven clock.
+// Process runs cmd, by the driven clock if cmd runs a script.
 func (d *Driven) Process(ctx context.Context, cmd redis.Cmder) error {
 	return d.ProcessHook(d.client.Process)(ctx, cmd)
 }
 
-// DialHook does nothing: a redis.Hook needs it.
+// DialHook does nothing. The interface redis.Hook requires it.
 func (d *Driven) DialHook(next redis.DialHook) redis.DialHook { return next }
 
-// ProcessHook does what Process does, as a hook.
+// ProcessHook does for each command of a client what Process does.
 func (d *Driven) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		run := d.driven(ctx, cmd)
@@ -75,7 +74,7 @@ func (d *Driven) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// ProcessPipelineHook does so for each command of a pipeline.
+// ProcessPipelineHook does for each command of a pipeline what Process does.
 func (d *Driven) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		var runs, sent []redis.Cmder
@@ -101,7 +100,7 @@ func (d *Driven) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 	}
 }
 
-// copyReply copies the reply to run, which was sent in place of cmd, to cmd.
+// copyReply copies to cmd the reply to run, which was sent instead of cmd.
 func copyReply(cmd, run redis.Cmder) {
 	if cmd == run {
 		return
@@ -113,15 +112,15 @@ func copyReply(cmd, run redis.Cmder) {
 	}
 }
 
-// drivenClock replaces [algorithm.Clock]. TTLs count from the server's clock, which
-// does not move with the driven one: they are longer by more than any test lasts.
+// drivenClock replaces [algorithm.Clock]. Keys expire by the server's clock, which does not move with the driven clock. So
+// the scripts add a grace period to each TTL that is longer than any test.
 const drivenClock = "local now, grace = tonumber(table.remove(ARGV)), 1e11\n"
 
-// DrivenGrace is how much later keys expire than they would by the server's clock.
+// DrivenGrace is how much later keys expire under a driven clock than in production.
 const DrivenGrace = 1e11 * time.Millisecond
 
-// driven returns what to send in place of cmd, or nil if cmd has the digest of a script
-// that has not passed yet.
+// driven returns the command to send instead of cmd, or nil if cmd names by its digest a script whose source was not sent
+// yet.
 func (d *Driven) driven(ctx context.Context, cmd redis.Cmder) redis.Cmder {
 	args := cmd.Args()
 	var source string
@@ -141,7 +140,7 @@ func (d *Driven) driven(ctx context.Context, cmd redis.Cmder) redis.Cmder {
 	rest, ok := strings.CutPrefix(source, algorithm.Clock)
 	switch {
 	case !ok && !strings.Contains(source, "TIME"):
-		return cmd // it does not go by any clock
+		return cmd // the script uses no clock
 	case !ok:
 		panic("conformance: a script that does not begin with algorithm.Clock")
 	}
@@ -150,7 +149,7 @@ func (d *Driven) driven(ctx context.Context, cmd redis.Cmder) redis.Cmder {
 	changed = append(changed, strconv.FormatInt(d.now.Load(), 10))
 	run := redis.NewIntSliceCmd(ctx, changed...)
 	if changed[2] == 0 {
-		run.SetFirstKeyPos(3) // undeclared keys of a server of a Cluster, to which it goes
+		run.SetFirstKeyPos(3) // the keys are undeclared: the first argument after them routes the script to a server of a Cluster
 	}
 	return run
 }

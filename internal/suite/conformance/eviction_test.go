@@ -11,10 +11,10 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/limits"
 )
 
-// TestKeyInUseIsKept charges one key in memory again and again, while others come: it stands as it does where there are
-// no others, whether the memory has room or is full of keys that are hardly used. So does one of which units are held
-// for long. It would notice a memory that forgets a key when its first charge would have been paid back, whatever was
-// charged to it since.
+// TestKeyInUseIsKept charges one key in memory again and again while new keys arrive. Its results must be the same as
+// without other keys, both in a memory that has room and in one that is full of keys that are hardly used. A key of which
+// units are held for long must be kept, too. The test would notice a memory that forgets a key at the time at which its
+// first charge would have been paid back, regardless of later charges.
 func TestKeyInUseIsKept(t *testing.T) {
 	t.Parallel()
 	for _, v := range limits.All() {
@@ -38,20 +38,20 @@ func keepInUse(t *testing.T, v limits.Variant, entries int) {
 	reserve(t, crowded, "held", 4)
 	const step = 2 * time.Second
 	for i := range 30 {
-		for _, n := range []int64{1, 6} { // the first charge of all is a small one
+		for _, n := range []int64{1, 6} { // the very first charge is a small one
 			got, want := allowN(t, crowded, "k", n), allowN(t, alone, "k", n)
 			if got.Allowed != want.Allowed || got.Remaining != want.Remaining || got.ResetAfter != want.ResetAfter {
-				t.Fatalf("after %v, a charge of %d: %+v, want %+v", time.Duration(i)*step, n, got, want)
+				t.Fatalf("after %v, a charge of %d: got %+v, want %+v as without other keys", time.Duration(i)*step, n, got, want)
 			}
 		}
 		for j := range 3 {
 			if !allowN(t, crowded, fmt.Sprint("newcomer", i, j), 1).Allowed {
-				t.Error("a newcomer was denied")
+				t.Error("the first call on a new key was denied, want it allowed")
 			}
 		}
 		time.Sleep(step)
 	}
-	if !v.Kind.Delays { // places in a queue are not held
+	if !v.Kind.Delays { // a queue has no holds
 		remains(t, crowded, "held", 6)
 	}
 }

@@ -1,6 +1,5 @@
-// Package conformance is the suite of what every store of limits must do. [Exercise]
-// runs the same cases, and [Properties] random ones, on miniredis, on a real Redis, on
-// a Cluster and in memory.
+// Package conformance is the suite that every store of limits must pass. [Exercise] runs the same cases, and [Properties]
+// random histories, on miniredis, on a real Redis, on a Cluster and in memory.
 package conformance
 
 import (
@@ -17,25 +16,25 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/limits"
 )
 
-// A Store is a store under test, empty at the start of each case.
+// A Store is a store of limits under test. It is empty at the start of each case.
 type Store struct {
 	// New makes a Limiter on the store.
 	New func(name string, opts ...core.Option) (*core.Limiter, error)
-	// Advance moves the store's clock by d. If there is a Redis, d can be negative.
+	// Advance moves the store's clock by d. On Redis, d can be negative.
 	Advance func(d time.Duration)
-	// ForgetsByClock says that keys expire by the clock of Advance, so that after a step
-	// back they are gone. If only the scripts' clock is driven, they are not.
+	// ForgetsByClock says that keys expire by the clock that Advance moves, so that a key that has expired stays gone after
+	// the clock steps back. Where only the clock of the scripts is driven, keys do not expire.
 	ForgetsByClock bool
-	// Clock returns the time of the store, if it is not the server's.
+	// Clock returns the time of the store's clock. It is nil if the store uses the server's clock.
 	Clock func() time.Time
-	// Redis reads and writes the keys directly. It is nil for a store in memory, of
-	// which each Limiter has its own.
+	// Redis is a client that reads and writes the keys directly. It is nil for a store in memory, where each Limiter has
+	// keys of its own.
 	Redis redis.UniversalClient
-	// Commands returns how many commands and pipelines the Limiters have sent; only Together needs it.
+	// Commands returns how many commands and pipelines the Limiters have sent. Only [Together] needs it.
 	Commands func() int64
 }
 
-// An Opener makes a Store, runs one case on it and closes it.
+// An Opener makes a Store, runs one case on it, and closes it.
 type Opener func(t *testing.T, run func(t *testing.T, s Store))
 
 type testCase struct {
@@ -43,7 +42,7 @@ type testCase struct {
 	run  func(t *testing.T, s Store)
 }
 
-// Exercise runs every case over the stores that open makes.
+// Exercise runs every case, each on a new store that open makes.
 func Exercise(t *testing.T, open Opener) {
 	t.Helper()
 	var cases []testCase
@@ -58,7 +57,7 @@ func Exercise(t *testing.T, open Opener) {
 	}
 }
 
-// needsRedis skips a case that makes no sense in memory.
+// needsRedis skips a case that makes no sense for a store in memory, and says why.
 func (s Store) needsRedis(t *testing.T, why string) {
 	t.Helper()
 	if s.Redis == nil {
@@ -66,7 +65,7 @@ func (s Store) needsRedis(t *testing.T, why string) {
 	}
 }
 
-// needsStepsBack skips a case where the clock cannot step back.
+// needsStepsBack skips a case on stores whose clock cannot step back.
 func (s Store) needsStepsBack(t *testing.T) {
 	t.Helper()
 	if s.Redis == nil || s.ForgetsByClock {
@@ -74,7 +73,7 @@ func (s Store) needsStepsBack(t *testing.T) {
 	}
 }
 
-// entries is how many keys a store in memory may have.
+// entries returns the option that limits a store in memory to n keys. On Redis it does nothing.
 func (s Store) entries(n int) core.Option {
 	if s.Redis != nil {
 		return core.Options()
@@ -82,9 +81,10 @@ func (s Store) entries(n int) core.Option {
 	return core.MaxKeys(n)
 }
 
+// limiter returns a new Limiter on the store, which is closed after the test.
 func (s Store) limiter(t *testing.T, name string, opts ...core.Option) *core.Limiter {
 	t.Helper()
-	if s.Redis != nil { // its clock is driven, so that of the process stands: a hold is not over because the machine is slow
+	if s.Redis != nil { // Redis's clock is driven, so the process's clock for holds stands: no hold expires because the machine is slow
 		begun := time.Now()
 		stands := inside.Core.Simulate(coreaccess.Simulation{Holds: func() time.Time { return begun }})
 		opts = append([]core.Option{stands}, opts...)
@@ -113,7 +113,7 @@ func peek(t *testing.T, lim *core.Limiter, key string) core.Result {
 	return res
 }
 
-// want compares the fields of a Result that are the same on every store.
+// want compares those fields of a Result that are the same on every store.
 func want(t *testing.T, got core.Result, allowed bool, remaining int64, retry, reset time.Duration) {
 	t.Helper()
 	if got.Allowed != allowed || got.Remaining != remaining || got.RetryAfter != retry || got.ResetAfter != reset {
@@ -124,27 +124,27 @@ func want(t *testing.T, got core.Result, allowed bool, remaining int64, retry, r
 
 var tenPerTen = core.Per(10, 10*time.Second)
 
-// A maker makes a limit of one algorithm, whose capacity is the rate's count.
+// A maker makes a limit of one algorithm. The capacity of the limit is the count of the rate.
 type maker = func(r core.Rate) core.Limit
 
-// remains compares what remains of a key's limit.
+// remains checks how many units of a key's limit remain.
 func remains(t *testing.T, lim *core.Limiter, key string, want int64) {
 	t.Helper()
 	if res := peek(t, lim, key); res.Remaining != want {
-		t.Errorf("%d of %d units of %s remain, want %d", res.Remaining, res.Limit, key, want)
+		t.Errorf("%d of %d units of key %s remain, want %d", res.Remaining, res.Limit, key, want)
 	}
 }
 
-// unstored fails if the key has a state.
+// unstored fails the test if any key is stored.
 func (s Store) unstored(t *testing.T) {
 	t.Helper()
 	if s.Redis != nil && len(s.keys(t)) != 0 {
-		t.Errorf("stored is %v", s.dump(t))
+		t.Errorf("%v is stored at %v, want nothing stored", s.dump(t), s.keys(t))
 	}
 }
 
-// others returns another Limiter over the keys of lim, or lim itself where each has its
-// own.
+// others returns another Limiter over the keys of lim. In memory, where each Limiter has keys of its own, it returns lim
+// itself.
 func (s Store) others(t *testing.T, lim *core.Limiter, opts ...core.Option) *core.Limiter {
 	t.Helper()
 	if s.Redis == nil {
@@ -153,12 +153,12 @@ func (s Store) others(t *testing.T, lim *core.Limiter, opts ...core.Option) *cor
 	return s.limiter(t, lim.Name(), opts...)
 }
 
-// each makes a case for each registered algorithm that has a rate.
+// each makes a case for each registered algorithm that has a rate: all except those that limit slots.
 func each(name string, run func(t *testing.T, s Store, limit maker)) []testCase {
 	return cases(name, limits.All(), run)
 }
 
-// eachWithSlots makes a case for each registered algorithm.
+// eachWithSlots makes a case for each registered algorithm, also for slots.
 func eachWithSlots(name string, run func(t *testing.T, s Store, limit maker)) []testCase {
 	return cases(name, append(limits.All(), limits.Slots()...), run)
 }

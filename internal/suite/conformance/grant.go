@@ -9,7 +9,7 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/permits"
 )
 
-// A grant is a Reservation, with the arguments of the call that made it.
+// A grant is a Permit or a Reservation, with the arguments of the call that returned it.
 type grant struct {
 	*permits.Any
 
@@ -18,19 +18,19 @@ type grant struct {
 	reserved bool
 }
 
-// tryAcquire charges n units, and takes slots.
+// tryAcquire charges n units and takes slots, by Acquire.
 func tryAcquire(ctx context.Context, lim *core.Limiter, key string, n int64) (grant, error) {
 	r, err := permits.Acquire(lim, ctx, key, n)
 	return granted(grant{r, lim, n, false}), err
 }
 
-// tryReserve holds n units, and takes slots.
+// tryReserve holds n units and takes slots, by Reserve.
 func tryReserve(ctx context.Context, lim *core.Limiter, key string, n int64) (grant, error) {
 	r, err := permits.Reserve(lim, ctx, key, n)
 	return granted(grant{r, lim, n, true}), err
 }
 
-// granted turns an error into the Result of a denial.
+// granted makes a grant usable after an error: it then holds an empty Result, which is a denial.
 func granted(g grant) grant {
 	if g.Any == nil {
 		g.Any = &permits.Any{}
@@ -77,7 +77,8 @@ func release(t *testing.T, g grant) {
 	}
 }
 
-// admit asks for units that are not given back, and for slots where the limit has those.
+// admit takes units that are never given back. A limit of slots has no other units, so there admit takes slots and keeps
+// them.
 func admit(t *testing.T, lim *core.Limiter, key string, n int64) core.Result {
 	t.Helper()
 	if limits.Named(lim.Limits()[0].Algorithm()).Kind.Slots {

@@ -30,21 +30,21 @@ func inFlightCases() []testCase {
 	}
 }
 
-// long is a hold of which no third passes during a test: what is renewed is renewed by
-// the test.
+// long is a TTL of slots. Not even a third of it passes during a test, so the limiter never renews slots on its own: only
+// the test does.
 const long = time.Hour
 
-// remainsOf compares what remains of each limit of a key, in the order of the limits.
+// remainsOf checks how many units remain of each limit of a key, in the order of the limits.
 func remainsOf(t *testing.T, lim *core.Limiter, key string, want ...int64) {
 	t.Helper()
 	if got := limits.Left(t, lim, key); !slices.Equal(got, want) {
-		t.Errorf("%s: %d remain, want %d", key, got, want)
+		t.Errorf("of the limits of key %s %d units remain, want %d", key, got, want)
 	}
 }
 
-// slotsAtRandom has several processes take slots beside a window, give them back, renew them, and die. After each step
-// it compares what is free with the plain rule: an unexpired holder has its slots, and the window what was charged and
-// not cancelled.
+// slotsAtRandom makes several processes take slots beside a window, give them back, renew them, and die. After each step it
+// compares what remains with the plain rule: an unexpired holder has its slots, and the window counts what was charged and
+// not canceled.
 func slotsAtRandom(t *testing.T, s Store) {
 	for seed := range uint64(8) {
 		tr := &slotTrial{Rand: rand.New(rand.NewPCG(seed, 16)), store: s, name: fmt.Sprint("slots", seed), scale: 1}
@@ -52,13 +52,13 @@ func slotsAtRandom(t *testing.T, s Store) {
 			tr.scale = 10_000_000
 		}
 		tr.processes = []*core.Limiter{tr.process(t, 0)}
-		if s.Redis != nil { // in memory each has its own
+		if s.Redis != nil { // in memory each process has slots of its own
 			tr.processes = append(tr.processes, tr.process(t, 1), tr.process(t, 2))
 		}
 		for step := range 150 {
 			tr.step(t)
 			if t.Failed() {
-				t.Fatalf("seed %d, step %d", seed, step)
+				t.Fatalf("the failure is in step %[2]d of seed %[1]d", seed, step)
 			}
 		}
 		for _, lim := range tr.processes {
@@ -67,7 +67,7 @@ func slotsAtRandom(t *testing.T, s Store) {
 	}
 }
 
-// Of a slotTrial there are so many slots, and units in the window, times its scale.
+// A slotTrial has trialSlots slots, and trialWindow units in its window, both multiplied by its scale.
 const (
 	trialSlots  = 7
 	trialWindow = 90
@@ -80,22 +80,22 @@ type slotTrial struct {
 	store     Store
 	name      string
 	processes []*core.Limiter
-	held      []slot // those that have not expired
-	gone      []slot // those that have, or were lost
-	used      int64  // units of the window
+	held      []slot // the slots that have not expired
+	gone      []slot // the slots that have expired or were lost
+	used      int64  // how many units of the window are used
 	resets    int
-	latest    time.Time // the latest expiry since no slot was taken
+	latest    time.Time // the latest expiry of any slot since a time when none was taken
 }
 
-// A slot is what was admitted in one call.
+// A slot holds the slots that one call took.
 type slot struct {
 	grant
 
 	expiry time.Time
-	resets int // how many there had been
+	resets int // how many resets came before it
 }
 
-// slotLasts is for how long the slots of the i-th process are held.
+// slotLasts returns the TTL of the slots that the i-th process takes.
 func slotLasts(i int) time.Duration { return long / time.Duration(1+5*(i%2)) }
 
 func (tr *slotTrial) process(t *testing.T, i int) *core.Limiter {
@@ -111,7 +111,7 @@ func (tr *slotTrial) free() int64 {
 	return free
 }
 
-// drop moves slots to those that are gone.
+// drop moves the slots that match from the held ones to the gone ones.
 func (tr *slotTrial) drop(which func(slot) bool) {
 	tr.held = slices.DeleteFunc(tr.held, func(x slot) bool {
 		if which(x) {
@@ -125,7 +125,7 @@ func (tr *slotTrial) step(t *testing.T) {
 	i := tr.IntN(len(tr.processes))
 	by := tr.processes[i]
 	now := peek(t, by, "k").At
-	if tr.store.Redis != nil { // in memory the Limiter renews them by the same clock
+	if tr.store.Redis != nil { // in memory the Limiter renews slots by the clock of the test, so they do not expire
 		tr.drop(func(x slot) bool { return !x.expiry.After(now) })
 	}
 	remainsOf(t, by, "k", tr.free(), max(0, tr.scale*trialWindow-tr.used))
@@ -149,7 +149,7 @@ func (tr *slotTrial) step(t *testing.T) {
 	case 7:
 		tr.advance(now)
 	case 8:
-		if tr.store.Redis != nil && tr.IntN(4) == 0 { // one dies, and another takes its place
+		if tr.store.Redis != nil && tr.IntN(4) == 0 { // the process dies, and a new one starts
 			_ = by.Close()
 			tr.processes[i] = tr.process(t, i)
 		}
@@ -165,7 +165,7 @@ func (tr *slotTrial) take(t *testing.T, i int) {
 	}
 	g := acquire(t, tr.processes[i], "k", n)
 	if fits := n <= tr.free() && n+tr.used <= tr.scale*trialWindow || n == 0; g.Allowed != fits {
-		t.Errorf("%d beside %d slots and %d units: %+v", n, tr.scale*trialSlots-tr.free(), tr.used, g.Result)
+		t.Errorf("a cost of %d with %d slots taken and %d units used: got %+v, want allowed %v", n, tr.scale*trialSlots-tr.free(), tr.used, g.Result, fits)
 	}
 	if g.Allowed && n > 0 {
 		x := slot{g, g.At.Add(slotLasts(i)), tr.resets}
@@ -173,7 +173,7 @@ func (tr *slotTrial) take(t *testing.T, i int) {
 	}
 }
 
-// end ends a call, in time or too late. A cancelled one is given back by the window, too.
+// end ends a call, in time or too late, by Release or Cancel. Only Cancel gives back the units of the window, too.
 func (tr *slotTrial) end(t *testing.T) {
 	from := &tr.held
 	if tr.IntN(4) == 0 {
@@ -195,7 +195,7 @@ func (tr *slotTrial) end(t *testing.T) {
 	}
 }
 
-// advance moves the clock at random, or to an expiry, or just before it.
+// advance moves the clock by a random time, or to an expiry, or to just before one.
 func (tr *slotTrial) advance(now time.Time) {
 	d := time.Duration(tr.Int64N(int64(long)))
 	if len(tr.held) > 0 && tr.IntN(2) == 0 {
@@ -204,23 +204,23 @@ func (tr *slotTrial) advance(now time.Time) {
 	tr.store.Advance(d)
 }
 
-// forget resets the key, which keeps the slots, or loses these.
+// forget deletes the key of the slots, so that they are lost, or resets the key, which keeps the slots.
 func (tr *slotTrial) forget(t *testing.T, by *core.Limiter) {
 	switch {
 	case tr.IntN(3) > 0:
 	case tr.store.Redis != nil && tr.IntN(2) == 0:
 		tr.store.Redis.Del(t.Context(), "rl:"+tr.name+":{k}:inflight")
 		tr.drop(func(slot) bool { return true })
-		inside.Core.Driver(by).Renew() // which does not take them again
+		inside.Core.Driver(by).Renew() // renewing must not take the lost slots again
 	default:
 		check.OK(t, by.Reset(t.Context(), "k"))
 		tr.used = 0
 		tr.resets++
-		tr.store.Advance(time.Microsecond) // a charge is known by when its window was opened
+		tr.store.Advance(time.Microsecond) // so that the next window opens at another instant: a Cancel finds its charge by this instant
 	}
 }
 
-// compareTTL compares the TTL of the key with its latest slot.
+// compareTTL compares the TTL of the stored key with the expiry of its latest slot.
 func (tr *slotTrial) compareTTL(t *testing.T) {
 	if len(tr.held) == 0 {
 		tr.latest = time.Time{}
@@ -232,7 +232,7 @@ func (tr *slotTrial) compareTTL(t *testing.T) {
 	stored := slices.ContainsFunc(tr.store.keys(t), func(k string) bool { return k == key })
 	if !stored || len(tr.held) == 0 {
 		if stored != (len(tr.held) > 0) {
-			t.Errorf("%d calls hold slots, and stored is %v", len(tr.held), tr.store.dump(t))
+			t.Errorf("%d calls hold slots, and %v is stored; want the key of the slots stored if and only if some are held", len(tr.held), tr.store.dump(t))
 		}
 		return
 	}
@@ -241,7 +241,7 @@ func (tr *slotTrial) compareTTL(t *testing.T) {
 		last = later(last, x.expiry)
 	}
 	if at := tr.store.expiry(t, key); at.Before(last.Truncate(time.Millisecond)) || at.After(tr.latest.Add(2*time.Second)) {
-		t.Errorf("the key expires %v after its latest slot", at.Sub(last))
+		t.Errorf("the key expires %v after its latest slot, want 0s to %v", at.Sub(last), tr.latest.Add(2*time.Second).Sub(last))
 	}
 }
 
@@ -260,10 +260,10 @@ func slotEnds(t *testing.T, s Store) {
 		name string
 		take func(*testing.T, *core.Limiter, string, int64) grant
 		end  func(*testing.T, grant)
-		left [2]int64 // of the bucket and the queue
+		left [2]int64 // units that remain of the bucket and of the queue
 	}{
 		{"charged, released", acquire, release, [2]int64{6, 6}},
-		{"charged, cancelled", acquire, cancel, [2]int64{10, 6}}, // the place has begun
+		{"charged, cancelled", acquire, cancel, [2]int64{10, 6}}, // the place has begun, so the queue keeps it
 		{"held, settled", reserve, func(t *testing.T, g grant) { settle(t, g, 1) }, [2]int64{9, 6}},
 		{"held, released", reserve, release, [2]int64{6, 6}},
 		{"held, cancelled", reserve, cancel, [2]int64{10, 6}},
@@ -282,13 +282,13 @@ func slotEnds(t *testing.T, s Store) {
 			inside.Core.Driver(lim).Renew()
 		}
 		if t.Failed() {
-			t.Fatal(c.name)
+			t.Fatalf("the failure is in the case %q", c.name)
 		}
 	}
 }
 
-// slotsOutlastSteps has the clock step: a live holder keeps its slot if it steps back,
-// and if it steps on by less than a third of the hold.
+// slotsOutlastSteps lets the clock step. A live holder keeps its slot when the clock steps back, and when the clock steps
+// forward by less than a third of the TTL.
 func slotsOutlastSteps(t *testing.T, s Store) {
 	s.needsStepsBack(t)
 	lim := s.limiter(t, "slots", core.InFlight(1, core.SlotTTL(long)))
@@ -300,9 +300,9 @@ func slotsOutlastSteps(t *testing.T, s Store) {
 		s.Advance(long / 3)
 		s.Advance(step)
 		if res := acquire(t, other, "k", 1); res.Allowed {
-			t.Fatalf("step %d: another has the slot: %+v", i, res.Result)
+			t.Fatalf("step %d: another process took the slot that is held: %+v", i, res.Result)
 		}
-		s.Advance(long / 3) // and the renewal is late by as much
+		s.Advance(long / 3) // the renewal is late by another third
 		inside.Core.Driver(lim).Renew()
 	}
 	release(t, held)
@@ -313,33 +313,34 @@ func slotsOutlastSteps(t *testing.T, s Store) {
 	_ = lim.Close()
 	s.Advance(-time.Minute)
 	s.Advance(long)
-	want(t, acquire(t, other, "dead", 1).Result, false, 0, time.Second, 0) // a dead one's is withheld for as much longer
+	want(t, acquire(t, other, "dead", 1).Result, false, 0, time.Second, 0) // the slot of a dead holder stays taken for as much longer as the clock stepped back
 	s.Advance(time.Minute)
 	want(t, acquire(t, other, "dead", 1).Result, true, 0, 0, 0)
-	s.Advance(-long) // the clock steps back: another's slot seems to be as old as the dead one's
+	s.Advance(-long) // now the other's slot seems to be as old as the dead holder's
 	release(t, dead)
 	want(t, peek(t, other, "dead"), false, 0, time.Second, 0)
 }
 
-// slotsDescribed has the one Result describe slots only where they deny.
+// slotsDescribed checks that the one Result of a decision describes slots only if they deny.
 func slotsDescribed(t *testing.T, s Store) {
 	lim := s.limiter(t, "slots", core.InFlight(2), core.FixedWindow(core.PerHour(100)))
 	if res := peek(t, lim, "k"); res.LimitName != "fixed-1h" {
-		t.Errorf("nothing is used: %+v", res)
+		t.Errorf("with nothing used: got %+v, want the window described", res)
 	}
 	held := acquire(t, lim, "k", 2)
 	if !held.Allowed || held.LimitName != "fixed-1h" || held.Remaining != 98 {
-		t.Errorf("admitted, and no slot is left: %+v", held.Result)
+		t.Errorf("admitted to the last slots: got %+v, want the window described, with 98 units remaining", held.Result)
 	}
 	res := acquire(t, lim, "k", 1).Result
 	want(t, res, false, 0, time.Second, 0)
 	if res.LimitName != "inflight" || res.Limit != 2 || res.Window != 0 {
-		t.Errorf("denied for want of a slot: %+v", res)
+		t.Errorf("denied for want of a slot: got %+v, want the slots described", res)
 	}
 	release(t, held)
 }
 
-// slotsLost makes Redis lose the state, or memory evict it: the holder is notified.
+// slotsLost makes Redis lose the state, or the memory evict it: the holder's context is canceled, and observers are
+// notified.
 func slotsLost(t *testing.T, s Store) {
 	var lost atomic.Int64
 	open := func(name string) *core.Limiter {
@@ -352,7 +353,7 @@ func slotsLost(t *testing.T, s Store) {
 	lim := open("slots")
 	others := lim
 	if s.Redis == nil {
-		others = open("others") // there is room for one key
+		others = open("others") // the memory of a Limiter has room for only one key
 	}
 	held, safe := acquire(t, lim, "k", 3), acquire(t, others, "safe", 1)
 	ctx, stop := held.Context(context.Background())
@@ -361,7 +362,7 @@ func slotsLost(t *testing.T, s Store) {
 	defer stopSafe()
 	inside.Core.Driver(lim).Renew()
 	if ctx.Err() != nil {
-		t.Errorf("canceled while it is held: %v", context.Cause(ctx))
+		t.Errorf("the context ended with %v while the slots were held, want it alive", context.Cause(ctx))
 	}
 	if s.Redis == nil {
 		acquire(t, lim, "another", 1)
@@ -371,25 +372,25 @@ func slotsLost(t *testing.T, s Store) {
 	inside.Core.Driver(lim).Renew()
 	inside.Core.Driver(others).Renew()
 	if !errors.Is(context.Cause(ctx), core.ErrSlotLost) || lost.Load() != 3 {
-		t.Errorf("after a loss: %v, %d slots are lost, want 3", context.Cause(ctx), lost.Load())
+		t.Errorf("after the loss: the cause is %v and %d slots were reported lost, want ErrSlotLost and 3", context.Cause(ctx), lost.Load())
 	}
 	if safeCtx.Err() != nil {
-		t.Errorf("another was canceled: %v", safeCtx.Err())
+		t.Errorf("the context of another key's slot ended with %v, want it alive", safeCtx.Err())
 	}
 	late, stopLate := held.Context(context.Background())
 	defer stopLate()
 	if !errors.Is(context.Cause(late), core.ErrSlotLost) {
-		t.Error("a context made after the loss is not canceled")
+		t.Errorf("a context made after the loss has the cause %v, want ErrSlotLost", context.Cause(late))
 	}
 	release(t, held)
 	release(t, safe)
 	stopSafe()
 	if cause := context.Cause(safeCtx); !errors.Is(cause, context.Canceled) || errors.Is(cause, core.ErrSlotLost) {
-		t.Errorf("released: the cause is %v", cause)
+		t.Errorf("after a Release the cause is %v, want context.Canceled", cause)
 	}
 }
 
-// slotEvents counts what this process holds.
+// slotEvents checks that the events sum up to the slots that this process holds.
 func slotEvents(t *testing.T, s Store) {
 	var mu sync.Mutex
 	held := map[string]int64{}
@@ -405,7 +406,7 @@ func slotEvents(t *testing.T, s Store) {
 		mu.Lock()
 		defer mu.Unlock()
 		if held["inflight"] != want || held["all"] != want || len(held) != 2 {
-			t.Errorf("%s: %v are held, want %d of each", when, held, want)
+			t.Errorf("%s: by the events %v are held, want %d of each limit", when, held, want)
 		}
 	}
 	first, second, third := acquire(t, lim, "k", 1), acquire(t, lim, "k", 2), reserve(t, lim, "other", 3)
@@ -421,7 +422,7 @@ func slotEvents(t *testing.T, s Store) {
 	holds("all settled", 0)
 }
 
-// manySlotsExpire has more slots expire than are removed at once.
+// manySlotsExpire lets more slots expire than one script removes.
 func manySlotsExpire(t *testing.T, s Store) {
 	lim := s.limiter(t, "slots", core.InFlight(100_000, core.SlotTTL(long)))
 	check.Together(4, func(i int) {

@@ -17,7 +17,7 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/check"
 )
 
-// inputCases have wrong arguments, and keys as clients may send them.
+// inputCases test wrong arguments, and keys as clients may send them.
 func inputCases() []testCase {
 	return []testCase{
 		{"Input/Errors", inputErrors},
@@ -28,11 +28,11 @@ func inputCases() []testCase {
 	}
 }
 
-// collisions uses keys that contain the prefixes of keys in memory and the suffixes of keys in Redis: none
-// equals the key of another, or of a ban.
+// collisions uses keys that contain the prefixes that a store in memory puts before keys, and the suffixes of keys in
+// Redis: none of them equals the key of another limit or of a ban.
 func collisions(t *testing.T, s Store) {
 	if s.Redis != nil {
-		t.Skip("each limit has a key of its own")
+		t.Skip("in Redis each limit has a key of its own")
 	}
 	token := func(name string) core.Limit { return core.TokenBucket(tenPerTen, core.LimitName(name)) }
 	window := func(name string) core.Limit { return core.FixedWindow(tenPerTen, core.LimitName(name)) }
@@ -58,12 +58,13 @@ func collisions(t *testing.T, s Store) {
 	for l, keys := range all {
 		for _, key := range keys {
 			if res := peek(t, l, key); res.Remaining != 7 {
-				t.Errorf("%q of %v: %d remain, want 7", key, l.Limits(), res.Remaining)
+				t.Errorf("key %q of %v: %d units remain, want 7", key, l.Limits(), res.Remaining)
 			}
 		}
 	}
 }
 
+// inputErrors checks the errors for wrong costs, an empty key and a context that has ended.
 func inputErrors(t *testing.T, s Store) {
 	lim := s.limiter(t, "errors", core.TokenBucket(tenPerTen))
 	ctx := context.Background()
@@ -86,19 +87,19 @@ func inputErrors(t *testing.T, s Store) {
 			t.Errorf("%s: got %v, want %v", c.name, err, c.want)
 		}
 		if res.Allowed {
-			t.Errorf("%s: allowed", c.name)
+			t.Errorf("%s: got %+v, want it not allowed", c.name, res)
 		}
 	}
 	if _, err := lim.Peek(ctx, ""); !errors.Is(err, core.ErrInvalidKey) {
-		t.Errorf("Peek of an empty key: %v", err)
+		t.Errorf("Peek of an empty key: got error %v, want ErrInvalidKey", err)
 	}
 	if err := lim.Reset(ctx, ""); !errors.Is(err, core.ErrInvalidKey) {
-		t.Errorf("Reset of an empty key: %v", err)
+		t.Errorf("Reset of an empty key: got error %v, want ErrInvalidKey", err)
 	}
 	want(t, peek(t, lim, "k"), true, 10, 0, 0)
 }
 
-// printed prints Results and Events, as programs log them: the key stands in none.
+// printed prints Results and Events in every form in which programs log them: none contains the key.
 func printed(t *testing.T, s Store) {
 	const secret = "alice@example.org"
 	var events []core.Event
@@ -126,21 +127,21 @@ func printed(t *testing.T, s Store) {
 			}
 		}
 		if text := fmt.Sprintf("%+v", e.Result); e.Result.Source != core.SourceNone && !strings.Contains(text, "Remaining:"+strconv.FormatInt(e.Result.Remaining, 10)) {
-			t.Errorf("a Result is printed as %s", text)
+			t.Errorf("a Result is printed as %s, want its Remaining shown", text)
 		}
 	}
 	for _, form := range []string{secret, hex.EncodeToString([]byte(secret)), strings.ToUpper(hex.EncodeToString([]byte(secret)))} {
 		if at := strings.Index(out.String(), form); at >= 0 {
-			t.Errorf("the key is printed: ...%s", out.String()[max(0, at-200):at+len(form)])
+			t.Errorf("the output contains the key, which must not be logged: ...%s", out.String()[max(0, at-200):at+len(form)])
 		}
 	}
 	if len(events) < 14 {
-		t.Errorf("only %d events", len(events))
+		t.Errorf("only %d events were printed, want at least 14", len(events))
 	}
 }
 
-// inputKeys uses up keys that a client may choose: each is counted on its own, and
-// takes a bounded number of bytes.
+// inputKeys uses up the limit of many unusual keys that a client may choose. Each is counted separately and takes a bounded
+// number of bytes.
 func inputKeys(t *testing.T, s Store) {
 	lim := s.limiter(t, "keys", core.FixedWindow(core.PerHour(2)))
 	keys := []string{
@@ -150,12 +151,12 @@ func inputKeys(t *testing.T, s Store) {
 	}
 	for _, key := range keys {
 		if res := allowN(t, lim, key, 2); !res.Allowed || res.Remaining != 0 {
-			t.Errorf("key %.40q is counted with another: %+v", key, res)
+			t.Errorf("the first call on key %.40q: got %+v, want it allowed, as no other key counts with it", key, res)
 		}
 	}
 	for _, key := range keys {
 		if res := allowN(t, lim, key, 1); res.Allowed {
-			t.Errorf("key %.40q was not counted: %+v", key, res)
+			t.Errorf("a call on the used key %.40q: got %+v, want a denial", key, res)
 		}
 	}
 	if s.Redis == nil {
@@ -163,41 +164,42 @@ func inputKeys(t *testing.T, s Store) {
 	}
 	stored := s.keys(t)
 	if len(stored) != len(keys) {
-		t.Errorf("%d keys stored, want %d", len(stored), len(keys))
+		t.Errorf("%d keys are stored, want %d", len(stored), len(keys))
 	}
 	for _, key := range stored {
 		inner, tail, ok := strings.Cut(strings.TrimPrefix(key, "rl:keys:{"), "}")
 		if !ok || tail != ":fixed-1h" || strings.ContainsAny(inner, "{}") || len(key) > 100 {
-			t.Errorf("redis key %q of %d bytes", key, len(key))
+			t.Errorf("the Redis key is %q, of %d bytes; want the form rl:keys:{...}:fixed-1h and at most 100 bytes", key, len(key))
 		}
 	}
 }
 
-// apart has limiters of different names, prefixes and periods: they share no counts.
+// apart checks that limiters of different names, prefixes, periods and algorithms share no counts, and that limiters of one
+// name do.
 func apart(t *testing.T, s Store) {
 	limit := core.FixedWindow(core.PerHour(2))
 	first := s.limiter(t, "first", limit)
 	for name, other := range map[string]*core.Limiter{
-		"another name":   s.limiter(t, "second", limit),
-		"another period": s.limiter(t, "first", core.FixedWindow(core.PerDay(2))),
-		"a named limit":  s.limiter(t, "first", core.FixedWindow(core.PerHour(2), core.LimitName("hourly"))),
-		"aligned":        s.limiter(t, "first", core.FixedWindow(core.PerHour(2), core.Aligned())),
-		"an algorithm":   s.limiter(t, "first", core.TokenBucket(core.PerHour(2))),
+		"another name":      s.limiter(t, "second", limit),
+		"another period":    s.limiter(t, "first", core.FixedWindow(core.PerDay(2))),
+		"a named limit":     s.limiter(t, "first", core.FixedWindow(core.PerHour(2), core.LimitName("hourly"))),
+		"aligned":           s.limiter(t, "first", core.FixedWindow(core.PerHour(2), core.Aligned())),
+		"another algorithm": s.limiter(t, "first", core.TokenBucket(core.PerHour(2))),
 	} {
 		allowN(t, first, name, 2)
 		if res := allowN(t, other, name, 2); !res.Allowed {
-			t.Errorf("%s shares the count: %+v", name, res)
+			t.Errorf("%s: got %+v, want it allowed by a count of its own", name, res)
 		}
 	}
 	if s.Redis != nil {
 		prefixed := s.limiter(t, "first", limit, core.Prefix("app"))
 		allowN(t, first, "prefix", 2)
 		if res := allowN(t, prefixed, "prefix", 2); !res.Allowed {
-			t.Errorf("another prefix shares the count: %+v", res)
+			t.Errorf("another prefix: got %+v, want it allowed by a count of its own", res)
 		}
 		twin := s.limiter(t, "first", limit)
 		if res := allowN(t, twin, "prefix", 1); res.Allowed {
-			t.Errorf("a limiter of the same name does not share the count: %+v", res)
+			t.Errorf("a limiter of the same name: got %+v, want a denial by the shared count", res)
 		}
 	}
 }

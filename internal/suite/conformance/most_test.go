@@ -21,8 +21,8 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
 
-// TestMost has Limiters of as many limits as one may have, of each algorithm and of all of them, with bans: no script of theirs is
-// too large for a server, alone or in a batch, and every operation changes all limits or none.
+// TestMost makes Limiters of the largest number of limits, of each algorithm and of all algorithms together, with bans. No
+// script is too large for a server, alone or in a batch, and every operation changes all limits or none.
 func TestMost(t *testing.T) {
 	t.Parallel()
 	clients := map[string]redis.UniversalClient{
@@ -71,7 +71,7 @@ func mostOf(t *testing.T, client redis.UniversalClient, name string, variants []
 	all.Wait()
 }
 
-// everyOperation makes each, and looks at what is left of every limit.
+// everyOperation makes each operation on the key, and checks after each how many units every limit has left.
 func everyOperation(t *testing.T, lim *core.Limiter, key string) {
 	t.Helper()
 	ctx := t.Context()
@@ -86,7 +86,7 @@ func everyOperation(t *testing.T, lim *core.Limiter, key string) {
 	}
 	for i, op := range []struct {
 		do           func() error
-		units, slots int64 // used afterwards
+		units, slots int64 // how many are used afterwards
 	}{
 		{take(2, permits.Acquire), 2, 2},
 		{func() error { return r.Release(ctx) }, 2, 0},
@@ -98,7 +98,7 @@ func everyOperation(t *testing.T, lim *core.Limiter, key string) {
 		{func() error { return lim.Reset(ctx, key) }, 0, 0},
 	} {
 		if err := op.do(); err != nil {
-			t.Errorf("%s, %d: %v", key, i, err)
+			t.Errorf("key %s, operation %d: got error %v, want it to succeed", key, i, err)
 			return
 		}
 		for j, left := range limits.Left(t, lim, key) {
@@ -108,7 +108,7 @@ func everyOperation(t *testing.T, lim *core.Limiter, key string) {
 				used = op.slots
 			}
 			if got := l.Capacity() - left; got != used {
-				t.Errorf("%s, %d: %d of %v are used, want %d", key, i, got, l, used)
+				t.Errorf("key %s, operation %d: %d units of %v are used, want %d", key, i, got, l, used)
 			}
 		}
 	}

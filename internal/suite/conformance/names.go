@@ -9,31 +9,30 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/spends"
 )
 
-// nameFamily is the histories of one named limit that becomes another one again and again: of
-// another algorithm, form, time zone, period, rate or capacity, as when a service is deployed, or a
-// customer's plan changes. The key in Redis tells all of these apart but the rates and capacities of
-// buckets, and the counts of all others. So each key is judged by itself: by the largest count or
-// capacity, and the largest rate, that it has had.
+// nameFamily names the histories of one named limit that becomes another limit again and again: of another algorithm, form,
+// time zone, period, rate or capacity, as when a service is deployed or a customer's plan changes. Limits that differ have
+// different keys in Redis, with two exceptions: the rate and capacity of a bucket and the count of any other limit are not
+// part of the key. So each key is judged separately, by the largest count or capacity and the largest rate that it has had.
 const nameFamily = "names"
 
-// names are the forms that the limit of a trial has had.
+// names holds the forms that the limit of a trial has had, and the judge of each.
 type names struct {
 	*trial
 
 	specs  []spec
-	judges map[any]*judged // by what identifies a Redis key
+	judges map[any]*judged // by the parts of a limit that identify its Redis key
 }
 
-// A judged key is one that is not the present limit's.
+// A judged is the record of a key that is not the present limit's key.
 type judged struct {
 	*spends.Recorder
 
-	limit model.Limit // the last one by which it was charged
+	limit model.Limit // the last limit that charged the key
 }
 
 func newNames(tr *trial) *names { return &names{trial: tr, judges: map[any]*judged{}} }
 
-// move takes that the clock is moved by d, for all keys but the present one.
+// move moves the clock of the judges of all keys except the present one by d.
 func (n *names) move(d int64) {
 	for _, j := range n.judges {
 		j.Next(d, func(t int64) int64 { return n.model.ClockOf(0, j.limit, t) })
@@ -57,7 +56,7 @@ func (n *names) change(t *testing.T) {
 	n.specs = append(n.specs, old, next)
 	n.notef("the limit becomes another")
 	n.served, n.changed, n.forward = nil, n.changed || next.burst > 0, true
-	if n.store.ForgetsByClock { // a key that another limit charges may be kept for longer than this one needs it
+	if n.store.ForgetsByClock { // the key of another form may be kept for longer than this form needs it
 		n.charged, n.held = nil, nil
 	}
 	n.judgeBy(old, next)
@@ -65,7 +64,7 @@ func (n *names) change(t *testing.T) {
 	n.trial.specs[0].shortest = next.window()
 }
 
-// any returns a limit of any algorithm and form.
+// any returns a random limit of any algorithm and form.
 func (n *names) any() spec {
 	all := limits.All()
 	next := n.spec(all[n.IntN(len(all))].Name)
@@ -73,14 +72,14 @@ func (n *names) any() spec {
 	return next
 }
 
-// judgeBy keeps the judge of the old limit in case its key comes back, and finds the judge of the next.
+// judgeBy keeps the judge of the old limit in case its key comes back, and finds or makes the judge of the next limit.
 func (n *names) judgeBy(old, next spec) {
 	if n.trial.judges == nil { // the clock has stepped back, or state was lost
 		return
 	}
 	n.judges[old.model().Key()] = &judged{n.trial.judges[0], old.model()}
 	known := n.judges[next.model().Key()]
-	if known == nil || next.queues() { // a queue with another rate keeps its delays, and so counts other units
+	if known == nil || next.queues() { // a queue keeps its delays when its rate changes, so they count as other units
 		n.trial.judges = []*spends.Recorder{spends.NewRecorder(next.judge(), n.now)}
 		return
 	}
@@ -89,7 +88,7 @@ func (n *names) judgeBy(old, next spec) {
 	n.trial.judges = []*spends.Recorder{known.Recorder}
 }
 
-// largest returns what two limits of one Redis key may admit together.
+// largest returns a limit for what two limits of one Redis key may admit together.
 func largest(a, b spends.Limit) spends.Limit {
 	capacity := max(a.Capacity, b.Capacity)
 	if big.NewRat(a.Count, a.Period).Cmp(big.NewRat(b.Count, b.Period)) < 0 {

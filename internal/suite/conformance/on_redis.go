@@ -19,11 +19,11 @@ func All(t *testing.T, runs int, open Opener) {
 	t.Run("Properties", func(t *testing.T) { Properties(t, open, runs) })
 }
 
-// OnlyRedis are the options with which each decision is by Redis: there is no deny
-// cache, whose clock is not the driven one, and no fallback.
+// OnlyRedis are the options with which Redis makes each decision. There is no fallback, and no deny cache, whose clock
+// would not be the driven one.
 var OnlyRedis = slices.Clip([]core.Option{core.DenyCache(0), core.FailClosed(), core.Timeout(time.Minute)})
 
-// OnRedis is the Store on a real Redis, empty, with a driven clock.
+// OnRedis returns a Store on a real Redis, which it empties, with a driven clock.
 func OnRedis(t *testing.T, client redis.UniversalClient) Store {
 	t.Helper()
 	check.Need(t, OnEach(t.Context(), client, func(ctx context.Context, node redis.UniversalClient) error { return node.FlushAll(ctx).Err() }))

@@ -19,12 +19,10 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/spends"
 )
 
-// Properties compares every field of every Result with the exact model, over random
-// sequences of steps of the clock, costs, reservations, settlements, peeks, refunds,
-// resets, evictions and changed limits, for each algorithm and for several limits
-// together. What was admitted is also judged by itself, as [spends] does. Each sequence
-// is a subtest that is named by its seed, and so can be repeated. Each algorithm has so
-// many runs: see [Runs].
+// Properties compares every field of every Result with the exact model, over random histories of steps of the clock, costs,
+// reservations, settlements, peeks, refunds, resets, evictions and changed limits, for each algorithm and for several
+// limits together. In addition, package spends judges everything that was admitted. Each history is a subtest that is named
+// by its seed, so that it can be repeated. Each algorithm has the number of histories given by runs: see [Runs].
 func Properties(t *testing.T, open Opener, runs int) {
 	t.Helper()
 	families := []string{"several", queueFamily, nameFamily}
@@ -35,13 +33,13 @@ func Properties(t *testing.T, open Opener, runs int) {
 		runs := runs
 		switch family {
 		case queueFamily:
-			runs = (runs + 1) / 2 // they are longer
+			runs = (runs + 1) / 2 // each history is longer
 		case nameFamily:
 			runs *= 4 // there are many pairs of limits
 		}
 		t.Run(family, func(t *testing.T) {
 			for seed := range uint64(runs) {
-				if int(seed) == runs-1 { // and one that has found something
+				if int(seed) == runs-1 { // the last history is one that has found a mistake before
 					seed = max(seed, found[family])
 				}
 				t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
@@ -52,8 +50,8 @@ func Properties(t *testing.T, open Opener, runs int) {
 	}
 }
 
-// Runs is how many histories there are of each algorithm: 60, or REDISLIMIT_PROPERTY_RUNS. A store that runs the scripts
-// that another one runs, too, has a quarter of them.
+// Runs returns how many histories each algorithm has: 60, or the value of REDISLIMIT_PROPERTY_RUNS. A store that runs the
+// same scripts as another store has a quarter of them.
 func Runs(t *testing.T) int {
 	t.Helper()
 	s := os.Getenv("REDISLIMIT_PROPERTY_RUNS")
@@ -65,64 +63,64 @@ func Runs(t *testing.T) int {
 	return runs
 }
 
-// found has seeds that have found something, and are beyond the usual number of runs: one of each family. That of the
-// leaky bucket cancels what was acquired after a change of rate, where the debt was rounded up to a whole microsecond.
+// found has for each family a seed that has found a mistake and is beyond the usual number of runs. The seed of the leaky
+// bucket cancels a charge after a change of rate, which had rounded the debt up to a whole microsecond.
 var found = map[string]uint64{"leaky_bucket": 112}
 
-// A trial is one random sequence.
+// A trial is one random history.
 type trial struct {
 	*rand.Rand
 	store     Store
-	name      string // of its Limiter
+	name      string // the name of its Limiter
 	specs     []spec
 	lim       *core.Limiter
 	model     *model.Model
 	now       int64
-	latest    int64 // that the clock has shown
-	whole     int64 // when a limit was whole, after something was reserved, settled, taken back or reset
+	latest    int64 // the latest time that the clock has shown
+	whole     int64 // the last time when a limit had all of its units, after something was reserved, settled, taken back or reset
 	last      core.Result
-	charged   []charge           // what can be refunded
-	held      []charge           // what can be settled, too
+	charged   []charge           // charges that can be refunded
+	held      []charge           // reservations, which can be settled, too
 	changed   bool               // a bucket's rate was changed
-	most      int64              // the largest capacity that there has been
-	earlier   map[int][]int64    // the periods that a limit had
-	slowest   *big.Rat           // the longest time of a unit of a bucket that there has been: who ends a hold of then charges at that
-	excess    int64              // what was settled beyond what was reserved, in all
-	judges    []*spends.Recorder // one for each limit; none when limits have changed, or state was lost
-	names     *names             // of a limit that becomes any other of its name; else nil
+	most      int64              // the largest capacity that a limit has had
+	earlier   map[int][]int64    // the earlier periods of each limit
+	slowest   *big.Rat           // the longest time that a unit of a bucket has taken: a hold from that time is charged at that rate
+	excess    int64              // how many units were settled beyond the reserved ones, in all
+	judges    []*spends.Recorder // one for each limit; none after limits have changed or state was lost
+	names     *names             // the forms of a limit that becomes any other of its name; else nil
 	rewritten bool               // something was reserved, settled, taken back or reset
-	busy      bool               // a queue from which many leave; see queue.go
-	served    []turn             // of the calls that have not left, if the limits are one queue
+	busy      bool               // the limit is a queue that many callers leave; see queue.go
+	served    []turn             // the turns of the calls that have not left, if the only limit is a queue
 	back      bool               // the clock has stepped back
-	forward   bool               // the clock may not step back: a key that has another name now expires unseen
+	forward   bool               // the clock may not step back: the key of an earlier form of a limit may expire unnoticed
 	refunded  bool               // a charge was refunded
-	bans      []int64            // as given to Ban, or nil
+	bans      []int64            // the levels of Ban in microseconds, or nil
 	trace     []string
 }
 
-// A charge is what was charged or reserved.
+// A charge holds the units that one call charged or reserved, with the outcome of the call in the model.
 type charge struct {
 	grant
 
 	want      model.Outcome
-	spend     int // its number in the judges
+	spend     int // the number by which the judges know it
 	judges    []*spends.Recorder
 	limits    []model.Limit
-	forgotten bool // Redis need not know any more that what was held has expired
+	forgotten bool // Redis may no longer know that the hold has expired
 	turn      turn
 }
 
-// holds reports whether what was reserved of limit i is held, and not charged.
+// holds reports whether the reserved units of limit i are held. A queue charges them at once.
 func (c *charge) holds(i int) bool { return c.limits[i].Algorithm != model.LeakyBucket }
 
-// A spec is one limit, in a form that can be changed.
+// A spec describes one limit in a form that can be changed.
 type spec struct {
 	kind                 string
 	count, period, burst int64
-	hold                 int64  // of all limits of a Limiter; 0: the default
-	shortest             int64  // the shortest time in which it has come back whole
-	unnamed              bool   // its key contains the period, which then cannot change
-	zone, unit           string // of windows of a calendar; none: they are as long as the period
+	hold                 int64  // the Hold of the Limiter, the same for all its limits; 0: the default
+	shortest             int64  // the shortest time in which all units of this limit, or of an earlier form, come back
+	unnamed              bool   // its key contains the period, which therefore cannot change
+	zone, unit           string // the windows of a calendar; "": windows are as long as the period
 }
 
 func sequence(t *testing.T, s Store, seed uint64, family string) {
@@ -140,7 +138,7 @@ func sequence(t *testing.T, s Store, seed uint64, family string) {
 	case family == queueFamily:
 		tr.busy, algorithms, steps = true, []string{"leaky_bucket"}, 120
 	case family == nameFamily:
-		tr.names, algorithms, steps = newNames(tr), []string{"token_bucket"}, 90 // in memory all have the Hold of the first
+		tr.names, algorithms, steps = newNames(tr), []string{"token_bucket"}, 90 // in memory every form has the Hold of the first
 	case seed%4 == 3:
 		tr.bans, steps = tr.levels(), 150
 	}
@@ -161,7 +159,7 @@ func sequence(t *testing.T, s Store, seed uint64, family string) {
 		s.Advance(3*time.Hour + micros(max(tr.latest, tr.now)-tr.now))
 		tr.reset(t)
 		tr.unblock(t)
-		if !tr.forward { // else what is stored of an earlier form stays until it expires
+		if !tr.forward { // otherwise the keys of earlier forms of a limit stay until they expire
 			s.unstored(t)
 		}
 	}
@@ -173,7 +171,7 @@ func sequence(t *testing.T, s Store, seed uint64, family string) {
 	}
 }
 
-// begin makes the Limiter, of these algorithms, and the model.
+// begin makes the model, and a Limiter with a random limit of each of these algorithms.
 func (tr *trial) begin(t *testing.T, algorithms []string, unnamed bool) {
 	t.Helper()
 	hold := tr.hold()
@@ -192,7 +190,7 @@ func (tr *trial) begin(t *testing.T, algorithms []string, unnamed bool) {
 	}
 }
 
-// step does one random thing. It reports whether the sequence goes on.
+// step takes one random action. It reports whether the history goes on.
 func (tr *trial) step(t *testing.T) bool {
 	tr.advance()
 	tr.forget()
@@ -201,7 +199,7 @@ func (tr *trial) step(t *testing.T) bool {
 	return ok
 }
 
-// check judges what was admitted so far.
+// check lets package spends judge what was admitted so far.
 func (tr *trial) check(t *testing.T) {
 	t.Helper()
 	tr.forget()
@@ -210,7 +208,7 @@ func (tr *trial) check(t *testing.T) {
 			j.Open(spends.Window{Start: start, End: end})
 		}
 		if err := j.Judge(); err != nil {
-			t.Errorf("limit %d: more was admitted than may be spent: %v", i, err)
+			t.Errorf("limit %d admitted more than may be spent: %v", i, err)
 		}
 	}
 }
@@ -245,13 +243,13 @@ func (tr *trial) act(t *testing.T) bool {
 		tr.reset(t)
 	case p < 23 && tr.store.Redis != nil && tr.IntN(3) == 0:
 		tr.lose(t)
-	case tr.bans == nil: // what is rounded then would be in the end of a ban
+	case tr.bans == nil: // with bans, a change would round the end of a ban
 		tr.change(t)
 	}
 	return true
 }
 
-// allow charges what cannot be given back.
+// allow charges units that cannot be given back.
 func (tr *trial) allow(t *testing.T) bool {
 	n := tr.cost()
 	tr.notef("allow %d", n)
@@ -262,7 +260,7 @@ func (tr *trial) allow(t *testing.T) bool {
 	return tr.compare(t, tr.last, tr.model.Decide(tr.now, n))
 }
 
-// acquire charges what can be given back.
+// acquire charges units that can be given back.
 func (tr *trial) acquire(t *testing.T) bool {
 	n := tr.cost()
 	tr.notef("acquire %d", n)
@@ -278,13 +276,13 @@ func (tr *trial) acquire(t *testing.T) bool {
 	return tr.compare(t, c.Result, c.want)
 }
 
-// glance makes limits with other numbers look at the key and deny: this changes nothing. Expired holds have
-// been charged.
+// glance makes limits with other numbers look at the key and deny a call, which changes nothing but that expired holds are
+// charged.
 func (tr *trial) glance(t *testing.T) {
 	var others []core.Limit
 	for i, s := range tr.specs {
 		next := tr.spec(s.kind)
-		if next.unnamed = s.unnamed; s.unnamed || s.model().Burst == 0 { // limits of another key would find nothing
+		if next.unnamed = s.unnamed; s.unnamed || s.model().Burst == 0 { // with another period the limit would have another key, and find nothing
 			next.period = s.period
 		}
 		next.zone, next.unit = s.zone, s.unit
@@ -298,7 +296,7 @@ func (tr *trial) glance(t *testing.T) {
 	lim := with(t, tr.lim, others...)
 	peek(t, lim, "k")
 	if res := allowN(t, lim, "k", math.MaxInt64); res.Allowed {
-		t.Errorf("others: %+v", res)
+		t.Errorf("a cost beyond every limit: got %+v, want a denial", res)
 	}
 }
 
@@ -323,7 +321,7 @@ func (tr *trial) reserve(t *testing.T) bool {
 	return tr.compare(t, c.Result, c.want)
 }
 
-// settle settles a reservation for a cost of 0, for all reserved units, for fewer or for more.
+// settle settles a reservation at no units, at all reserved units, at fewer or at more.
 func (tr *trial) settle(t *testing.T) {
 	i := tr.IntN(len(tr.held))
 	c := tr.held[i]
@@ -344,15 +342,15 @@ func (tr *trial) settle(t *testing.T) {
 	tr.held = slices.Delete(tr.held, i, i+1)
 	tr.settled(c, actual)
 	settle(t, c.grant, actual)
-	if c.n > 0 || actual > 0 { // else nothing is sent, and what has expired waits
+	if c.n > 0 || actual > 0 { // otherwise nothing is sent, and expired holds are not charged yet
 		tr.model.Settle(tr.now, c.want, actual)
 	}
 	if tr.IntN(4) == 0 {
-		settle(t, c.grant, c.n-actual/2) // does nothing
+		settle(t, c.grant, c.n-actual/2) // a second settlement does nothing
 	}
 }
 
-// settled tells the judges what something has cost.
+// settled passes to the judges the final cost of a call.
 func (tr *trial) settled(c charge, actual int64) {
 	for i, j := range c.judges {
 		switch {
@@ -364,11 +362,11 @@ func (tr *trial) settled(c charge, actual int64) {
 	}
 }
 
-// cancel gives back what was charged or reserved.
+// cancel gives back what a call charged or reserved.
 func (tr *trial) cancel(t *testing.T) {
 	tr.rewritten, tr.refunded = true, true
 	if tr.back {
-		tr.judges = nil // a refund is conservative only while the clock goes on
+		tr.judges = nil // after a step back, a refund may give back more than the judges allow
 	}
 	from, i := &tr.charged, tr.IntN(len(tr.charged)+len(tr.held))
 	if i >= len(tr.charged) {
@@ -397,15 +395,14 @@ func (tr *trial) reset(t *testing.T) {
 	}
 }
 
-// forgetNow drops what was charged or reserved in this very microsecond, or just before: a charge is
-// known by its instant, or in a log by one of the next numbers, and could be taken for one that comes
-// after a reset.
+// forgetNow drops the calls that charged or reserved in this very microsecond or just before. A charge is identified by its
+// instant, or in a log by one of the next numbers, so it could be mistaken for a charge after a reset.
 func (tr *trial) forgetNow() {
 	now := func(c charge) bool { return c.At.UnixMicro()+60 >= tr.now }
 	tr.charged, tr.held = slices.DeleteFunc(tr.charged, now), slices.DeleteFunc(tr.held, now)
 }
 
-// lose evicts the key of one limit.
+// lose deletes the key of one limit, as an eviction does, and the ban.
 func (tr *trial) lose(t *testing.T) {
 	i := tr.IntN(len(tr.specs))
 	for _, key := range tr.store.keys(t) {
@@ -429,8 +426,8 @@ func (tr *trial) lose(t *testing.T) {
 	tr.forgetNow()
 }
 
-// forget drops what has expired if its limit has been whole since, and the clock has then
-// stepped back before the expiry: Redis no longer knows that it was charged.
+// forget drops expired holds whose limit has had all of its units since, if the clock then stepped back before their
+// expiry: Redis no longer knows that these holds were charged.
 func (tr *trial) forget() {
 	tr.latest = max(tr.latest, tr.now)
 	for i := range tr.specs {
@@ -456,7 +453,7 @@ func (tr *trial) forget() {
 	})
 }
 
-// judge passes what was admitted to the judges, with the instant of each limit's decision.
+// judge passes an admission to the judge of each limit, with the instant of that limit's decision.
 func (tr *trial) judge(got core.Result, admitted func(j *spends.Recorder, i int, at int64)) {
 	i := 0
 	for each := range got.All() {
@@ -467,7 +464,7 @@ func (tr *trial) judge(got core.Result, admitted func(j *spends.Recorder, i int,
 	}
 }
 
-// hold returns for how long a Limiter holds units, mostly by default.
+// hold returns a random TTL of holds, half of the time 0 for the default.
 func (tr *trial) hold() int64 {
 	if tr.IntN(2) == 0 {
 		return 0
@@ -475,15 +472,14 @@ func (tr *trial) hold() int64 {
 	return 10_000 + tr.upTo(3600_000_000-10_000)
 }
 
-// advance moves the clock: not at all, a little, far, back, or to an instant at which a
-// decision changes.
+// advance moves the clock: not at all, a little, far, back, or to an instant at which a decision changes.
 func (tr *trial) advance() {
 	d := tr.stride()
 	tr.move(d)
 	tr.store.Advance(micros(d))
 }
 
-// stride returns by how much to move it.
+// stride returns by how much to move the clock.
 func (tr *trial) stride() int64 {
 	s := tr.specs[tr.IntN(len(tr.specs))]
 	unit := max(1, s.period/s.count)
@@ -493,7 +489,7 @@ func (tr *trial) stride() int64 {
 		kind = 13
 	}
 	if tr.busy && kind > 3 && tr.IntN(8) > 0 {
-		kind = []int{0, 3, 7}[kind%3] // mostly not at all, by a unit, or by a few
+		kind = []int{0, 3, 7}[kind%3] // mostly not at all, by the time of one unit, or of a few
 	}
 	switch kind {
 	case 0, 1:
@@ -511,21 +507,21 @@ func (tr *trial) stride() int64 {
 		d = tr.Int64N(unit*4 + 1)
 	case 8:
 		d = tr.Int64N(2*s.period + 1)
-		if s.zone != "" { // to where its clock is put forward or back
+		if s.zone != "" { // far enough to reach a change of daylight saving time
 			d = tr.Int64N(200 * 86_400_000_000)
 		}
 	case 9:
 		d = -min(tr.goesBack(), tr.Int64N(s.period+1))
 	case 10, 11:
 		d = tr.Int64N(s.model().Expiry(0) + 1)
-	case 12: // to an expiry, or just before it
+	case 12: // to the expiry of a hold, or just before it
 		if len(tr.held) > 0 {
 			c := tr.held[tr.IntN(len(tr.held))]
 			if i := tr.IntN(len(tr.specs)); c.n > 0 && c.holds(i) {
 				d = max(0, c.want.Expiry(i)-tr.now-tr.Int64N(2))
 			}
 		}
-	case 13: // to the end of a ban, or when all is forgotten, or just before
+	case 13: // to the end of a ban, to when its level is forgotten, or just before
 		if until, forgotten := tr.model.BanEnds(); until > tr.now || tr.IntN(2) == 0 {
 			d = max(0, until-tr.now-tr.Int64N(2))
 		} else {
@@ -535,7 +531,7 @@ func (tr *trial) stride() int64 {
 	return d
 }
 
-// move takes that the clock is moved by d.
+// move moves the clock of the trial and of its judges by d. The caller moves the clock of the store.
 func (tr *trial) move(d int64) {
 	if d < 0 {
 		if tr.refunded {
@@ -555,18 +551,18 @@ func (tr *trial) move(d int64) {
 	}
 }
 
-// goesBack returns how far the clock can step back. What is stored of a limit that is
-// whole again is gone once something has been reserved, settled or taken back, so that a
-// step back past that would find more left than the model has.
+// goesBack returns how far the clock can step back. After something was reserved, settled, taken back or reset, the stored
+// state of a limit that has all of its units again is deleted. A step back past that instant would find more units than the
+// model has.
 func (tr *trial) goesBack() int64 {
 	if tr.store.Redis == nil || tr.store.ForgetsByClock || tr.forward {
 		return 0
 	}
 	until, _ := tr.model.BanEnds()
-	return max(0, min(tr.now-tr.whole, tr.now+(400*24*time.Hour).Microseconds()-until)) // further ahead a ban is foreign
+	return max(0, min(tr.now-tr.whole, tr.now+(400*24*time.Hour).Microseconds()-until)) // a ban that ends further ahead than 400 days counts as a foreign value
 }
 
-// cost returns a random cost: mostly one that can be admitted, often what remains.
+// cost returns a random cost: mostly one that can be admitted, often exactly what remains.
 func (tr *trial) cost() int64 {
 	capacity := int64(math.MaxInt64)
 	for _, s := range tr.specs {
@@ -592,13 +588,11 @@ func (tr *trial) cost() int64 {
 	return 1 + tr.Int64N(min(capacity, max(1, capacity/8)))
 }
 
-// compare compares every field with the model. It reports whether the sequence can go
-// on: after a changed limit, rounding may deny for one microsecond more than the model
-// does, which is allowed, and the states then differ.
+// compare compares every field of every limit's Result with the model. It reports whether the history can go on.
 func (tr *trial) compare(t *testing.T, got core.Result, want model.Outcome) bool {
 	t.Helper()
 	if got.Allowed != want.Allowed || got.Banned != want.Banned {
-		t.Errorf("Allowed %v, Banned %v, want %v, %v", got.Allowed, got.Banned, want.Allowed, want.Banned)
+		t.Errorf("got Allowed %v and Banned %v, want %v and %v", got.Allowed, got.Banned, want.Allowed, want.Banned)
 	}
 	i := 0
 	for each := range got.All() {
@@ -606,17 +600,19 @@ func (tr *trial) compare(t *testing.T, got core.Result, want model.Outcome) bool
 		i++
 	}
 	if i != len(want.Each) {
-		t.Errorf("%d results, want %d", i, len(want.Each))
+		t.Errorf("got the results of %d limits, want %d", i, len(want.Each))
 	}
 	return true
 }
 
+// verdict compares the Result of limit i with the model. After a change of rate, the library may round times up by a few
+// microseconds.
 func (tr *trial) verdict(t *testing.T, i int, got core.Result, want model.Verdict) {
 	t.Helper()
 	early, late := time.Duration(0), time.Duration(0)
-	if tr.changed { // doubles are rounded up
+	if tr.changed { // Lua computes with doubles, and rounds up
 		late = 4 * time.Microsecond
-		if tr.model.Held(i) > 0 { // it is not charged, and takes what was rounded as many times as it is longer
+		if tr.model.Held(i) > 0 { // held units are not charged yet: the rounding counts once for each window that the time spans
 			early = late + time.Duration(float64(late)*float64(max(ceil(want.RetryAfter), ceil(want.ResetAfter)))/float64(micros(tr.specs[i].window())))
 		}
 	}
@@ -629,7 +625,7 @@ func (tr *trial) verdict(t *testing.T, i int, got core.Result, want model.Verdic
 		got.Remaining != want.Remaining ||
 		off(got.RetryAfter, retry) ||
 		off(got.ResetAfter, ceil(want.ResetAfter)) || off(got.Delay, ceil(want.Delay)) {
-		t.Errorf("limit %d: got %+v, want admits %v, t %d, limit %d, remaining %d, retry %v, reset %v, delay %v", i, got,
+		t.Errorf("limit %d: got %+v, want allowed %v, at %d, limit %d, remaining %d, retry %v, reset %v, delay %v", i, got,
 			want.Admits, want.At, want.Limit, want.Remaining, retry, ceil(want.ResetAfter), ceil(want.Delay))
 	}
 }
@@ -659,7 +655,7 @@ func (tr *trial) change(t *testing.T) {
 		return
 	}
 	tr.judges, tr.served = nil, nil
-	if tr.store.ForgetsByClock { // what an old Limiter charges may be needed for longer
+	if tr.store.ForgetsByClock { // charges of the old Limiter may be stored for longer than the new one needs
 		tr.charged, tr.held = nil, nil
 	}
 	if old.burst == 0 && next.period != old.period {
@@ -677,8 +673,7 @@ func (tr *trial) change(t *testing.T) {
 	tr.remake(t)
 }
 
-// remake makes the Limiter of the present specs, and changes the model's limits to
-// them.
+// remake makes a Limiter of the present specs, and changes the model's limits to them.
 func (tr *trial) remake(t *testing.T) {
 	t.Helper()
 	var opts []core.Option
@@ -701,7 +696,7 @@ func (tr *trial) remake(t *testing.T) {
 	}
 	if tr.lim == nil || tr.store.Redis != nil {
 		tr.lim = tr.store.limiter(t, tr.name, opts...)
-	} else { // in memory another Limiter would have keys of its own
+	} else { // in memory a new Limiter would have keys of its own
 		tr.lim = with(t, tr.lim, of...)
 	}
 	if tr.model == nil {
@@ -712,7 +707,7 @@ func (tr *trial) remake(t *testing.T) {
 	tr.model.Change(limits...)
 }
 
-// spec makes a limit anywhere within the bounds.
+// spec returns a random limit of an algorithm, anywhere within the bounds that the library accepts.
 func (tr *trial) spec(kind string) spec {
 	for {
 		s := spec{kind: kind, count: tr.upTo(1e9), period: 1000 * tr.upTo((400 * 24 * time.Hour).Milliseconds())}
@@ -739,12 +734,12 @@ func (tr *trial) spec(kind string) spec {
 	}
 }
 
-// upTo returns a number from 1 to most, of any magnitude as likely as any other.
+// upTo returns a random number from 1 to most. Every order of magnitude is equally likely.
 func (tr *trial) upTo(most int64) int64 {
 	return max(1, min(most, int64(math.Exp(tr.Float64()*math.Log(float64(most)+1)))))
 }
 
-// limit returns the limit, with i in its name, and whether it is within the bounds.
+// limit returns the limit, with i in its name, and whether the library accepts its numbers.
 func (s spec) limit(i int) (core.Limit, bool) {
 	settings := limits.Settings{Burst: s.burst}
 	if !s.unnamed {
@@ -760,7 +755,7 @@ func (s spec) limit(i int) (core.Limit, bool) {
 	return limit, limits.Accepts(limit)
 }
 
-// limits returns the present limits as the model knows them.
+// limits returns the present limits in the form of the model.
 func (tr *trial) limits() []model.Limit {
 	all := make([]model.Limit, len(tr.specs))
 	for i, s := range tr.specs {
@@ -777,8 +772,8 @@ func (s spec) model() model.Limit {
 	}
 }
 
-// Not all days in these zones have 24 hours: some change at midnight, by half an hour, or at other times
-// for weeks.
+// Not all days in these zones have 24 hours. In some zones clocks change at midnight, by half an hour, or for a few weeks at
+// another time of the year.
 var (
 	zones = []string{
 		"Europe/Berlin", "Australia/Lord_Howe", "Asia/Beirut", "Africa/Cairo", "America/Havana", "Asia/Kathmandu",
@@ -787,12 +782,12 @@ var (
 	units = []string{"day", "week", "month"}
 )
 
-// rate returns the rate of a calendar's windows.
+// rate returns the rate of a limit with windows of a calendar.
 func (s spec) rate() core.Rate {
 	return map[string]func(int64) core.Rate{"day": core.PerDay, "week": core.PerWeek, "month": core.PerMonth}[s.unit](s.count)
 }
 
-// judge returns what may be spent, by the definition of the algorithm.
+// judge returns what may be spent by the definition of the algorithm.
 func (s spec) judge() spends.Limit {
 	l := spends.Limit{Kind: s.model().Spends(), Count: s.count, Period: s.period, Capacity: s.capacity()}
 	if s.zone != "" {
@@ -801,7 +796,7 @@ func (s spec) judge() spends.Limit {
 	return l
 }
 
-// queues reports whether s holds nothing, and charges what is reserved.
+// queues reports whether the limit is a queue, which holds nothing and charges reserved units at once.
 func (s spec) queues() bool { return limits.Named(s.kind).Kind.Delays }
 
 // window returns the time in which the whole capacity comes back.
@@ -812,8 +807,8 @@ func (s spec) window() int64 {
 	return ceil(new(big.Rat).Mul(big.NewRat(s.burst, 1), big.NewRat(s.period, s.count))).Microseconds()
 }
 
-// fits reports whether the limits' states can hold all that may be charged at once, if
-// so much is settled beyond what was reserved: for more, what is charged is bounded.
+// fits reports whether the states of all limits can represent the units that may be charged at once, if excess units are
+// settled beyond the reserved ones. Beyond this bound the library charges fewer units than were settled.
 func (tr *trial) fits(excess int64) bool {
 	for _, s := range tr.specs {
 		units := max(tr.most, s.capacity()) + excess
@@ -825,7 +820,7 @@ func (tr *trial) fits(excess int64) bool {
 	return true
 }
 
-// slower returns the slowest, or the time of a unit of s if that is longer.
+// slower returns the time of a unit of s, or tr.slowest if that is longer.
 func (tr *trial) slower(s spec) *big.Rat {
 	unit := big.NewRat(s.period, s.count)
 	if tr.slowest != nil && (s.burst == 0 || unit.Cmp(tr.slowest) < 0) {
@@ -847,7 +842,7 @@ func (tr *trial) notef(format string, args ...any) {
 
 func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
 
-// ceil rounds a time of the model up to the microsecond.
+// ceil rounds a time of the model up to a whole microsecond.
 func ceil(r *big.Rat) time.Duration {
 	n := new(big.Int).Add(r.Num(), new(big.Int).Sub(r.Denom(), big.NewInt(1)))
 	return micros(n.Div(n, r.Denom()).Int64())

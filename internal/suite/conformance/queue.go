@@ -9,23 +9,23 @@ import (
 	"github.com/redislimit/redislimit/core"
 )
 
-// queueFamily is a LeakyBucket from which most callers leave before it is their turn.
+// queueFamily names the histories of a LeakyBucket that most callers leave before it is their turn.
 const queueFamily = "queue"
 
-// A turn is when a call is served: a number of units of a queue, from an instant.
+// A turn is the time in which a queue serves a call: a number of units from an instant on.
 type turn struct {
 	from  int64
 	units int64
-	rate  *big.Rat // units per microsecond; nil if this is no turn
+	rate  *big.Rat // units per microsecond; nil if the call has no turn
 }
 
-// end is when the next may be served.
+// end returns the instant at which the next call may be served.
 func (s turn) end() int64 {
 	took := new(big.Rat).Quo(new(big.Rat).SetInt64(s.units), s.rate)
 	return s.from + ceil(took).Microseconds()
 }
 
-// serve notes when a call is served, if it does not leave before, and judges that nobody else is then.
+// serve records when a call will be served unless it leaves, and checks that no other call is served at the same time.
 func (tr *trial) serve(t *testing.T, got core.Result, n int64) turn {
 	t.Helper()
 	if len(tr.specs) > 1 || !tr.specs[0].queues() {
@@ -33,15 +33,15 @@ func (tr *trial) serve(t *testing.T, got core.Result, n int64) turn {
 	}
 	s := turn{got.At.Add(got.Delay).UnixMicro(), n, big.NewRat(tr.specs[0].count, tr.specs[0].period)}
 	for _, other := range tr.served {
-		if s.from+2 < other.end() && other.from+2 < s.end() { // 2: both are rounded up
-			t.Errorf("%d units are served from %d to %d, and %d from %d to %d", n, s.from, s.end(), other.units, other.from, other.end())
+		if s.from+2 < other.end() && other.from+2 < s.end() { // 2 microseconds: both instants are rounded up
+			t.Errorf("%d units are served from %d to %d, and %d units from %d to %d: want no overlap", n, s.from, s.end(), other.units, other.from, other.end())
 		}
 	}
 	tr.served = append(tr.served, s)
 	return s
 }
 
-// leave has a call not be served, unless it is already.
+// leave removes the turn of a call that leaves, unless it has been served already.
 func (tr *trial) leave(s turn) {
 	if s.rate != nil && s.from > tr.now {
 		tr.served = slices.DeleteFunc(tr.served, func(other turn) bool { return other.from == s.from && other.units == s.units && other.rate == s.rate })
@@ -80,8 +80,8 @@ func queueCases() []testCase {
 	}
 }
 
-// overloadedQueue offers twice what the queue serves, for 20 s, by callers that leave after 2 s. Their
-// places go to the next callers: nearly everything that the rate allows is served meanwhile.
+// overloadedQueue offers twice as many calls as the queue serves, for 20 s. Callers leave after 2 s, and their places go to
+// the next callers: nearly everything that the rate allows is served.
 func overloadedQueue(t *testing.T, s Store) {
 	const offered, interval, patience = 400, 50 * time.Millisecond, 2 * time.Second
 	lim := s.limiter(t, "queue", core.LeakyBucket(core.PerSecond(10), core.Burst(50)))
@@ -97,12 +97,12 @@ func overloadedQueue(t *testing.T, s Store) {
 		}
 		s.Advance(interval)
 	}
-	if t.Logf("%d are served, 200 are possible", served); served < 190 || served > 200 {
-		t.Errorf("%d are served, 200 are possible", served)
+	if t.Logf("%d calls are served; the rate allows 200", served); served < 190 || served > 200 {
+		t.Errorf("%d calls are served, want 190 to 200", served)
 	}
 }
 
-// keptPlaces frees more places than are kept: those furthest away stay gaps.
+// keptPlaces frees more places than a queue remembers: the free places that are furthest away remain gaps.
 func keptPlaces(t *testing.T, s Store) {
 	lim := s.limiter(t, "queue", core.LeakyBucket(core.PerSecond(1), core.Burst(1000)))
 	var all []grant
@@ -118,12 +118,13 @@ func keptPlaces(t *testing.T, s Store) {
 			want = time.Duration(300+(i-2*128)/2) * time.Second
 		}
 		if res := allowN(t, lim, "k", 1); res.Delay != want {
-			t.Fatalf("%+v, want a Delay of %v", res, want)
+			t.Fatalf("got %+v, want a Delay of %v", res, want)
 		}
 	}
 }
 
-// loweredQueue lowers the capacity: what is above it is never admitted, although a place is free that is.
+// loweredQueue lowers the capacity of a queue: a cost above the new capacity is never admitted, although a free place is
+// large enough for it.
 func loweredQueue(t *testing.T, s Store) {
 	s.needsRedis(t, "in memory each Limiter has keys of its own")
 	lim := s.limiter(t, "queue", core.LeakyBucket(core.PerSecond(1), core.Burst(20), core.LimitName("a")))
@@ -133,19 +134,20 @@ func loweredQueue(t *testing.T, s Store) {
 	cancel(t, left)
 	lower := s.limiter(t, "queue", core.LeakyBucket(core.PerSecond(1), core.Burst(5), core.LimitName("a")))
 	if res := peek(t, lower, "k"); res.Remaining != 5 || res.Delay != time.Second {
-		t.Errorf("%+v, want 5 to remain", res)
+		t.Errorf("got %+v, want 5 remaining and a Delay of 1s", res)
 	}
 	for _, res := range []core.Result{allowN(t, lower, "k", 6), reserve(t, lower, "k", 6).Result} {
 		if res.Allowed || res.RetryAfter != core.Never {
-			t.Errorf("%+v, want it never to be admitted", res)
+			t.Errorf("got %+v, want a denial forever", res)
 		}
 	}
 	if res := allowN(t, lower, "k", 5); !res.Allowed || res.Remaining != 4 || res.Delay != time.Second {
-		t.Errorf("%+v, want the free place", res)
+		t.Errorf("got %+v, want the free place: a Delay of 1s and 4 remaining", res)
 	}
 }
 
-// epochs changes the rate, forth and back, in one instant: a place of before is not one of now.
+// epochs changes the rate of a queue forth and back within one instant: giving back a place from before the changes frees
+// no present place.
 func epochs(t *testing.T, s Store) {
 	s.needsRedis(t, "in memory each Limiter has keys of its own")
 	with := func(rate int64) *core.Limiter {
@@ -160,6 +162,6 @@ func epochs(t *testing.T, s Store) {
 	before := peek(t, slow, "k")
 	cancel(t, old)
 	if res := peek(t, slow, "k"); res.Delay != before.Delay || res.Remaining != before.Remaining {
-		t.Errorf("%+v, and before an old place was given back %+v", res, before)
+		t.Errorf("after an old place was given back: got %+v, want %+v as before", res, before)
 	}
 }

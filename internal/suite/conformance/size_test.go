@@ -20,41 +20,40 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
 
-// sizedKey is a user's key of 20 bytes, as the documents say.
+// sizedKey is a user's key of 20 bytes, as in docs/operating.md.
 const sizedKey = "user:0123456789abcde"
 
-// TestMemoryUsage compares the bytes that a key takes in Redis with the table of
-// docs/operating.md, for every registered algorithm. On the Redis that the document
-// names they are the same. Another version, or another version of its allocator
-// jemalloc, may take one size class of jemalloc more. It may take less: Valkey does.
+// TestMemoryUsage compares the bytes that a key takes in Redis with the table of docs/operating.md, for every registered
+// algorithm. On the version of Redis that the document names, both must be equal. Another version of Redis or of its
+// allocator, jemalloc, may take one size class of jemalloc more. It may also take less, as Valkey does.
 func TestMemoryUsage(t *testing.T) {
 	client := redistest.Server(t).Client(t)
 	documented, version := documentedSizes(t)
-	info := client.InfoMap(t.Context()) // of all sections: before Redis 7.0 it takes but one
+	info := client.InfoMap(t.Context()) // all sections, because INFO accepts only one name before Redis 7.0
 	check.Need(t, info.Err())
 	allocator := strings.Replace(info.Item("Memory", "mem_allocator"), "-", " ", 1)
 	running := "Redis " + info.Item("Server", "redis_version") + " (" + allocator + ")"
 	exact := running == version
 	if !exact {
-		t.Logf("This is %s, and the document is about %s: one size class more is allowed, and less.", running, version)
+		t.Logf("This is %s, and the document is about %s: a key may take less, or one size class more.", running, version)
 	}
 	for _, v := range append(limits.All(), limits.Slots()...) {
 		t.Run(v.Name, func(t *testing.T) {
 			name := limits.Constructor(v.Kind)
 			got := sizes(t, client, v.Limit(core.PerMinute(1000)))
-			t.Logf("%v bytes after 1, 100 and 1000 units", got)
+			t.Logf("a key takes %v bytes after 1, 100 and 1000 units", got)
 			want, ok := documented[name]
 			if !ok {
 				t.Fatalf("docs/operating.md has no row | %s | %d | %d | %d |", name, got[0], got[1], got[2])
 			}
 			for i, size := range want {
 				if !size.holds(got[i], exact) {
-					t.Errorf("%d bytes; docs/operating.md says %+v", got[i], size)
+					t.Errorf("a key takes %d bytes, want %+v as in docs/operating.md", got[i], size)
 				}
 			}
 		})
 	}
-	// The longest state of a bucket: its rate is a fraction with a large denominator.
+	// A bucket has its longest state if its rate is a fraction with a large denominator.
 	for _, k := range algorithm.Kinds {
 		if !k.Debt {
 			continue
@@ -62,19 +61,19 @@ func TestMemoryUsage(t *testing.T) {
 		v := limits.Variant{Kind: k}
 		limit := v.With(core.Per(999_999_937, 400*24*time.Hour), limits.Settings{Burst: 1_000_000})
 		if got := sizes(t, client, limit); got[2] > 152 {
-			t.Errorf("%v: %v bytes, want at most 152", limit, got)
+			t.Errorf("%v: a key takes %v bytes, want at most 152", limit, got)
 		}
 	}
 }
 
-// A size is a number of bytes in the table. Sorted sets, whose entries have random
-// levels, take about so many.
+// A size is a number of bytes in the table. The document says "about" for sorted sets, whose size varies because their
+// entries have random levels.
 type size struct {
 	bytes int64
 	about bool
 }
 
-// holds reports whether bytes equals s, within the tolerance for another Redis.
+// holds reports whether bytes equals s, within the tolerance for another version of Redis unless exact.
 func (s size) holds(bytes int64, exact bool) bool {
 	allowed := int64(0)
 	if !exact {
@@ -86,8 +85,8 @@ func (s size) holds(bytes int64, exact bool) bool {
 	return bytes-s.bytes <= allowed && (!exact || s.bytes-bytes <= allowed)
 }
 
-// documentedSizes returns the bytes after 1, 100 and 1000 units by algorithm, and the
-// Redis that they were measured on.
+// documentedSizes returns the documented bytes after 1, 100 and 1000 units by algorithm, and the version of Redis on which
+// they were measured.
 func documentedSizes(t *testing.T) (map[string][3]size, string) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "operating.md"))
@@ -109,7 +108,7 @@ func documentedSizes(t *testing.T) (map[string][3]size, string) {
 		}
 	}
 	if version == "" || len(documented) == 0 {
-		t.Fatal("docs/operating.md has no table of the memory that a key takes, or does not name the Redis")
+		t.Fatal("docs/operating.md has no table of the memory that a key takes, or does not name the version of Redis")
 	}
 	return documented, version
 }
@@ -135,8 +134,8 @@ func sizes(t *testing.T, client *redis.Client, limit core.Limit) (bytes [3]int64
 	return bytes
 }
 
-// sizeClass returns how far jemalloc's size classes are apart at n bytes: 16 bytes up
-// to 128, then a quarter of the power of two below n.
+// sizeClass returns the distance between jemalloc's size classes at n bytes: 16 bytes up to 128, and then a quarter of the
+// power of two below n.
 func sizeClass(n int64) int64 {
 	return max(16, int64(1)<<(bits.Len64(uint64(n-1))-1)/4)
 }

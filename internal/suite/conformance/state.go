@@ -15,7 +15,7 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/check"
 )
 
-// stateCases are about what is stored: it expires, denials do not change it, and foreign values do no harm.
+// stateCases test what is stored: it expires, denials do not change it, and foreign values do no harm.
 func stateCases() []testCase {
 	return slices.Concat(
 		each("Expires", expires),
@@ -23,9 +23,9 @@ func stateCases() []testCase {
 	)
 }
 
-// expires compares the TTL of a key with the time for which it is needed, after each
-// kind of decision. The units of one rate take a fraction of a microsecond with a large
-// denominator: its parts must not be taken for microseconds.
+// expires compares the TTL of a key with the time for which the key is needed, after each kind of decision. One of the
+// rates gives units a duration of a fraction of a microsecond with a large denominator. The script stores such a time in
+// parts, which must not be mistaken for microseconds.
 func expires(t *testing.T, s Store, limit maker) {
 	s.needsRedis(t, "no keys to look at")
 	expiresAt(t, s, "ttl", limit(tenPerTen))
@@ -45,10 +45,10 @@ func expiresAt(t *testing.T, s Store, name string, limit core.Limit) {
 		}
 		if needed.IsZero() {
 			if s.Redis.Exists(t.Context(), key).Val() > 0 {
-				t.Errorf("%s stored something", what)
+				t.Errorf("%s stored a key, want none", what)
 			}
 		} else if at := s.expiry(t, key); at.Before(needed.Add(-s.blur(charged))) || at.After(needed.Add(time.Second)) {
-			t.Errorf("%s: it expires %v after it is no longer needed", what, at.Sub(needed))
+			t.Errorf("%s: the key expires %v after it is no longer needed, want 0s to 1s", what, at.Sub(needed))
 		}
 	}
 	most := limit.Rate().Count()
@@ -63,14 +63,14 @@ func expiresAt(t *testing.T, s Store, name string, limit core.Limit) {
 	step("a cost of 0", 0)
 	peek(t, lim, "k")
 	if !slices.Equal(s.dump(t), before) || s.expiry(t, key).After(ends.Add(time.Millisecond)) {
-		t.Errorf("a denied call, a cost of 0 or a Peek changed what is stored or its expiry: %v, before it %v", s.dump(t), before)
+		t.Errorf("after a denied call, a cost of 0 and a Peek, %v is stored, or its expiry has changed; want %v with the same expiry", s.dump(t), before)
 	}
 	step("the last charge", 1)
 	cancel(t, acquire(t, lim, "other", 3))
 	step("after the refund of another", 0)
 }
 
-// ForeignValues are values that no script writes, as commands without the key.
+// ForeignValues returns values that no script writes, as commands without the key.
 func ForeignValues(now int64) [][]any {
 	values := [][]any{
 		{"hset", "a", "b"}, {"rpush", "a"}, {"sadd", "a"},
@@ -81,7 +81,7 @@ func ForeignValues(now int64) [][]any {
 	for _, text := range []string{
 		"hello", "", "42",
 		"F1 1e99 99999999999999999999 1", "F1 99999999999999999999 9999999999999999999 1",
-		fmt.Sprintf("F1 10 %d", now+43_200_000_000_000), fmt.Sprintf("F1 10 %d 43200000000000", now), // in 500 days, and of as many
+		fmt.Sprintf("F1 10 %d", now+43_200_000_000_000), fmt.Sprintf("F1 10 %d 43200000000000", now), // a window that ends in 500 days, and one that lasts 500 days
 		"B1 0 5", "B1 0 1 2", "B1 10 nan", "B1 10 inf", "B1 10 5.5", "B1 9 1.5.5", "B1 10 1 nan",
 		"B1 10 8000000000000000+10", "B1 10 1 8000000000000000+10", "B1 10 8000000000000000 1 1",
 		"B1 10 8000000000000000 1 5,6,2,3", "B1 10 8000000000000000 1 5,9000000000000000", "B1 10 8000000000000000 1 ,,", // places in a queue
@@ -93,8 +93,7 @@ func ForeignValues(now int64) [][]any {
 	return values
 }
 
-// foreign stores values that no script writes: they count as no value, and after a
-// decision the key has a TTL.
+// foreign stores values that no script writes: they count as no value, and after a decision the key has a TTL.
 func foreign(t *testing.T, s Store, limit maker) {
 	s.needsRedis(t, "no keys to write to")
 	ctx := context.Background()
@@ -105,24 +104,24 @@ func foreign(t *testing.T, s Store, limit maker) {
 		s.Redis.Del(ctx, key)
 		check.Need(t, s.Redis.Do(ctx, slices.Insert(value, 1, any(key))...).Err())
 		if res := peek(t, lim, "k"); !res.Allowed || res.Remaining != 10 {
-			t.Errorf("%v: Peek %+v", value, res)
+			t.Errorf("with %v stored: Peek returned %+v, want all 10 units", value, res)
 		}
 		if admit(t, lim, "k", 11).Allowed {
-			t.Errorf("%v: too large a cost was admitted", value)
+			t.Errorf("with %v stored: a cost of 11 was admitted, want a denial", value)
 		}
 		if n := s.Redis.Exists(ctx, key).Val(); n != 0 && s.Redis.PTTL(ctx, key).Val() < 0 {
-			t.Errorf("%v: a denied call left it without a TTL", value)
+			t.Errorf("with %v stored: a denied call left the key without a TTL", value)
 		}
 		if res := admit(t, lim, "k", 4); !res.Allowed || res.Remaining != 6 {
-			t.Errorf("%v: %+v", value, res)
+			t.Errorf("with %v stored: a cost of 4 got %+v, want it allowed with 6 remaining", value, res)
 		}
 		if s.Redis.PTTL(ctx, key).Val() <= 0 {
-			t.Errorf("%v: no TTL after a charge", value)
+			t.Errorf("with %v stored: the key has no TTL after a charge", value)
 		}
 	}
 }
 
-// OnEach does something on a server, or on each master of a Cluster, one after the other.
+// OnEach runs a function on a server, or on each master of a Cluster, one after the other.
 func OnEach(ctx context.Context, client redis.UniversalClient, do func(ctx context.Context, node redis.UniversalClient) error) error {
 	cluster, ok := client.(*redis.ClusterClient)
 	if !ok {
@@ -136,7 +135,7 @@ func OnEach(ctx context.Context, client redis.UniversalClient, do func(ctx conte
 	})
 }
 
-// keys returns the redis keys of all limiters, sorted.
+// keys returns the keys of all limiters in Redis, sorted.
 func (s Store) keys(t *testing.T) []string {
 	t.Helper()
 	var keys []string
@@ -151,11 +150,12 @@ func (s Store) keys(t *testing.T) []string {
 	return keys
 }
 
-// expiry returns the instant at which key expires by the store's clock.
+// expiry returns the instant at which a key expires, by the store's clock.
 func (s Store) expiry(t *testing.T, key string) time.Time {
 	t.Helper()
 	ctx := context.Background()
-	// The time last: if the server is delayed between them, the key seems to expire later, not too early.
+	// The script reads the time last: if the server is delayed in between, the key seems to expire later, and not too
+	// early.
 	const timeAndTTL = "local ttl, time = redis.call('PTTL', KEYS[1]), redis.call('TIME') return {time[1], time[2], ttl}"
 	reply, err := s.Redis.Eval(ctx, timeAndTTL, []string{key}).Slice()
 	check.Need(t, err)
@@ -169,15 +169,14 @@ func (s Store) expiry(t *testing.T, key string) time.Time {
 	if ttl < 0 {
 		t.Errorf("%s has no TTL: %v", key, ttl)
 	}
-	if s.Clock == nil || s.Redis.Type(ctx, key).Val() == "zset" { // a log has an instant as its TTL
+	if s.Clock == nil || s.Redis.Type(ctx, key).Val() == "zset" { // the key of a log expires at an instant, not after a TTL
 		return time.Unix(numbers[0], numbers[1]*1000).Add(ttl)
 	}
 	return s.Clock().Add(ttl - DrivenGrace)
 }
 
-// blur returns how much too early an expiry that was charged at an instant may seem to
-// be: the server's clock goes on while the driven one stands, and a TTL is in whole
-// milliseconds.
+// blur returns how much too early the expiry of a key that was charged at an instant may seem. The server's clock goes on
+// while the driven clock stands, and a TTL has whole milliseconds.
 func (s Store) blur(charged time.Time) time.Duration {
 	if s.Clock == nil {
 		return 0
@@ -185,7 +184,7 @@ func (s Store) blur(charged time.Time) time.Duration {
 	return time.Since(charged) + time.Millisecond
 }
 
-// dump returns what is stored.
+// dump returns the values of all keys, in the order of the keys.
 func (s Store) dump(t *testing.T) []string {
 	t.Helper()
 	var all []string

@@ -22,22 +22,23 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/model"
 )
 
-// storedAt is what Redis's clock says in docs/stored.md.
+// storedAt is the time of Redis's clock in docs/stored.md.
 const storedAt = 4_100_000_000_000_000
 
-// storedCases compare what is stored with docs/stored.md, byte for byte: processes of other versions read it.
+// storedCases compare what is stored with docs/stored.md, byte for byte, because processes of other versions read the same
+// values.
 func storedCases() []testCase {
 	return []testCase{
 		{"Stored", asDocumented}, {"Stored/Older", storedByOlder}, {"Stored/Newer", storedByNewer}, {"Stored/NewerBeside", newerBeside},
 	}
 }
 
-// An example is a row of the document, and the history that writes its value.
+// An example is a row of the document, with the history that writes its value.
 type example struct {
 	row          string
 	limit        core.Limit
 	opts         []core.Option
-	history      func(t *testing.T, lim *core.Limiter) // nil: three units are charged
+	history      func(t *testing.T, lim *core.Limiter) // nil: one call that charges three units
 	remaining    int64
 	reset, retry time.Duration // retry is the RetryAfter of one more unit
 }
@@ -74,12 +75,12 @@ func examples() []example {
 	}...)
 }
 
-// registered returns an example of every registered algorithm, of which history charges three units. The
-// model says what is left then.
+// registered returns an example of every registered algorithm, whose history charges three units. The model computes how
+// many units remain.
 func registered(history func(*testing.T, *core.Limiter)) []example {
 	var all []example
 	for _, v := range limits.All() {
-		if v.Kind.Moves { // its key is the key of a calendar
+		if v.Kind.Moves { // a calendar has an example of its own
 			continue
 		}
 		row, numbers := limits.Constructor(v.Kind), model.Limit{Algorithm: model.Algorithm(v.Kind.Name), Count: 10, Period: 60_000_000, Aligned: v.Aligned}
@@ -99,7 +100,7 @@ func registered(history func(*testing.T, *core.Limiter)) []example {
 	return all
 }
 
-// A storedRow is what the document says of an example: the key, its value and for how long it is kept.
+// A storedRow is what the document says about an example: the key, its value, and how long the key is kept.
 type storedRow struct {
 	key, value string
 	lasts      time.Duration
@@ -123,7 +124,7 @@ func storedRows(t *testing.T) map[string]storedRow {
 	return rows
 }
 
-// begin returns a Limiter of an example, at the time of the document, where nothing is stored.
+// begin returns a Limiter for an example, at the time of the document, with nothing stored.
 func (s Store) begin(t *testing.T, e example) *core.Limiter {
 	t.Helper()
 	s.Redis.Del(t.Context(), append(s.keys(t), "{alice}")...)
@@ -132,10 +133,10 @@ func (s Store) begin(t *testing.T, e example) *core.Limiter {
 	return lim
 }
 
-// ids are chosen at random, for holds and slots.
+// ids matches the random numbers that identify holds and slots.
 var ids = regexp.MustCompile(`(\|H1 |\bs)\d+`)
 
-// value returns what is stored at key, as the document has it. A sorted set is as ZADD takes it.
+// value returns the value of a key in the form of the document. A sorted set is written as the arguments of ZADD.
 func (s Store) value(t *testing.T, key string) string {
 	t.Helper()
 	entries := []string{s.Redis.Get(t.Context(), key).Val()}
@@ -145,12 +146,12 @@ func (s Store) value(t *testing.T, key string) string {
 	return ids.ReplaceAllString(strings.TrimPrefix(strings.Join(entries, ", "), ", "), "${1}123")
 }
 
-// put stores what the document has.
+// put stores a value that is given in the form of the document.
 func (s Store) put(t *testing.T, key, value string) {
 	t.Helper()
 	s.Redis.Del(t.Context(), key)
 	err := s.Redis.Set(t.Context(), key, value, time.Hour).Err()
-	if value[0] < 'A' { // a score
+	if value[0] < 'A' { // the value begins with a score: it is a sorted set
 		s.Redis.Del(t.Context(), key)
 		for entry := range strings.SplitSeq(value, ", ") {
 			score, member, _ := strings.Cut(entry, " ")
@@ -164,14 +165,15 @@ func (s Store) put(t *testing.T, key, value string) {
 	}
 }
 
-// asDocumented has each history write what the document says, and decides from the document's own bytes.
+// asDocumented checks that each history writes the value in the document, and that a Limiter decides correctly from the
+// document's own bytes.
 func asDocumented(t *testing.T, s Store) {
 	if s.Redis == nil {
-		t.Skip("nothing is stored")
+		t.Skip("a store in memory stores nothing in Redis")
 	}
 	rows, all := storedRows(t), examples()
 	if len(rows) != len(all) {
-		t.Errorf("docs/stored.md has %d rows, and there are %d examples", len(rows), len(all))
+		t.Errorf("docs/stored.md has %d rows, want %d: one for each example", len(rows), len(all))
 	}
 	for _, e := range all {
 		lim, row := s.begin(t, e), rows[e.row]
@@ -182,17 +184,17 @@ func asDocumented(t *testing.T, s Store) {
 			e.history(t, lim)
 		}
 		if row.key == "" {
-			t.Errorf("docs/stored.md has no row of %s, which stores %v at %v", e.row, s.dump(t), s.keys(t))
+			t.Errorf("docs/stored.md has no row for %s, which stores %v at %v", e.row, s.dump(t), s.keys(t))
 			continue
 		}
 		got := s.value(t, row.key)
 		if got != row.value {
-			t.Errorf("%s: stored is %q at %v; docs/stored.md says %q at %s", e.row, got, s.keys(t), row.value, row.key)
+			t.Errorf("%s: %q is stored at %v, want %q at %s as in docs/stored.md", e.row, got, s.keys(t), row.value, row.key)
 			continue
 		}
 		lasts := s.expiry(t, row.key).Sub(time.UnixMicro(storedAt))
 		if lasts < row.lasts-s.blur(begun) || lasts > row.lasts+time.Second {
-			t.Errorf("%s: it is kept for %v; docs/stored.md says %v", e.row, lasts, row.lasts)
+			t.Errorf("%s: the key is kept for %v, want %v as in docs/stored.md", e.row, lasts, row.lasts)
 		}
 		e.decides(t, s, lim)
 		s.Redis.Del(t.Context(), s.keys(t)...)
@@ -201,15 +203,16 @@ func asDocumented(t *testing.T, s Store) {
 	}
 }
 
-// storedByOlder decides from what each version has stored since 0.1.0: testdata has a file of each that writes another form.
-// A line is the row of docs/stored.md then, the key and the value. Its promise is that the version before is read.
+// storedByOlder decides from the values that earlier versions stored. The folder testdata has a file for each version that
+// wrote another form, since 0.1.0. A line of a file has the row of docs/stored.md at that time, the key and the value. The
+// library promises only to read the values of the version before.
 func storedByOlder(t *testing.T, s Store) {
 	if s.Redis == nil {
-		t.Skip("nothing is stored")
+		t.Skip("a store in memory stores nothing in Redis")
 	}
 	files, err := filepath.Glob(fromRoot(t, "internal/suite/conformance/testdata/stored-*.txt"))
 	if err != nil || len(files) == 0 {
-		t.Fatalf("%q, %v", files, err)
+		t.Fatalf("found the files %q, %v; want at least one", files, err)
 	}
 	all := examples()
 	for _, file := range files {
@@ -219,7 +222,7 @@ func storedByOlder(t *testing.T, s Store) {
 			row := strings.Split(strings.TrimSuffix(line, "\n"), "\t")
 			i := slices.IndexFunc(all, func(e example) bool { return e.row == row[0] })
 			if i < 0 {
-				t.Fatalf("%s: there is no example of %q", file, row[0])
+				t.Fatalf("%s has a row %q, but no example has this name", file, row[0])
 			}
 			lim := s.begin(t, all[i])
 			s.put(t, row[1], row[2])
@@ -228,22 +231,22 @@ func storedByOlder(t *testing.T, s Store) {
 	}
 }
 
-// decides compares what a limiter makes of the value of an example.
+// decides checks what a Limiter decides from the stored value of an example.
 func (e example) decides(t *testing.T, s Store, lim *core.Limiter) {
 	t.Helper()
 	res, all := peek(t, lim, "alice"), s.dump(t)
 	if res.Remaining != e.remaining || res.ResetAfter != e.reset || res.At.UnixMicro() != storedAt {
-		t.Errorf("%s: %d remain, all in %v, at %v; want %d, %v", e.row, res.Remaining, res.ResetAfter, res.At, e.remaining, e.reset)
+		t.Errorf("%s: got %d remaining and ResetAfter %v at %v; want %d and %v at the time of the document", e.row, res.Remaining, res.ResetAfter, res.At, e.remaining, e.reset)
 	}
 	if res = admit(t, lim, "alice", e.remaining+1); res.Allowed || res.RetryAfter != e.retry {
-		t.Errorf("%s: one unit more: %+v, want RetryAfter %v", e.row, res, e.retry)
+		t.Errorf("%s: a cost of one more than remains: got %+v, want a denial with RetryAfter %v", e.row, res, e.retry)
 	}
 	if now := s.dump(t); !slices.Equal(now, all) {
-		t.Errorf("%s: that changed %v to %v", e.row, all, now)
+		t.Errorf("%s: after a denial %v is stored, want %v as before", e.row, now, all)
 	}
 }
 
-// newer returns the value of a row as a later version may write it.
+// newer returns values of a row as a later version may write them.
 func (r storedRow) newer() []string {
 	version := regexp.MustCompile(`\b([A-Z])1 `)
 	value := version.ReplaceAllString(r.value, "${1}2 ")
@@ -252,21 +255,21 @@ func (r storedRow) newer() []string {
 		return []string{"-inf S2 5, " + value}
 	case value == r.value:
 		return []string{value + ", +inf L2 5"}
-	case first != value && first != r.value: // what is charged, what is held, and both
+	case first != value && first != r.value: // a later form of the charges, of the holds, and of both
 		return []string{first, strings.Replace(value, "F2", "F1", 1), value}
 	}
 	return []string{value}
 }
 
-// storedByNewer makes each call read a value of a later version: the call fails and changes nothing. Reset
-// and Unblock forget it.
+// storedByNewer makes each call read a value of a later version: the call fails and changes nothing. Only Reset and Unblock
+// delete the value.
 func storedByNewer(t *testing.T, s Store) {
 	if s.Redis == nil || s.ForgetsByClock {
-		t.Skip("nothing is stored, or miniredis replies that the script cannot be compiled")
+		t.Skip("a store in memory stores nothing in Redis, and miniredis replies that the script cannot be compiled")
 	}
 	rows := storedRows(t)
 	for _, e := range examples() {
-		if rows[e.row].key == "" { // the case above says it
+		if rows[e.row].key == "" { // asDocumented reports the missing row
 			continue
 		}
 		for _, value := range rows[e.row].newer() {
@@ -275,7 +278,7 @@ func storedByNewer(t *testing.T, s Store) {
 	}
 }
 
-// refuses makes each call of a limiter on a value of a later version.
+// refuses makes each call of a Limiter on a value of a later version, and checks that each fails.
 func (e example) refuses(t *testing.T, s Store, key, value string) {
 	t.Helper()
 	ctx, lim := t.Context(), s.begin(t, e)
@@ -290,7 +293,7 @@ func (e example) refuses(t *testing.T, s Store, key, value string) {
 	refused := func(what string, err error) {
 		t.Helper()
 		if !errors.Is(err, core.ErrUnavailable) || !strings.Contains(err.Error(), "a newer version of redislimit") {
-			t.Errorf("%s of %q: %v", what, value, err)
+			t.Errorf("%s with %q stored: got error %v, want ErrUnavailable that names the newer version", what, value, err)
 		}
 	}
 	for range 2 {
@@ -300,7 +303,7 @@ func (e example) refuses(t *testing.T, s Store, key, value string) {
 			_, err = lim.Allow(ctx, "alice")
 			refused("Allow", err)
 		}
-		s.Advance(31 * time.Second) // what is held has expired
+		s.Advance(31 * time.Second) // now every hold has expired
 	}
 	for n := range int64(2) {
 		_, err := lim.Acquire(ctx, "alice", 1+10*n)
@@ -319,21 +322,22 @@ func (e example) refuses(t *testing.T, s Store, key, value string) {
 		refused("Settle", held.Settle(ctx, 1))
 	}
 	if after := s.dump(t); !slices.Equal(before, after) {
-		t.Errorf("%q was changed to %v", value, after)
+		t.Errorf("the refused calls changed %q to %v, want it unchanged", value, after)
 	}
 	forget := lim.Reset
 	if e.row == "Ban" {
 		forget = lim.Unblock
 	}
 	if err := forget(ctx, "alice"); err != nil || !admit(t, lim, "alice", 7).Allowed {
-		t.Errorf("%q is not forgotten: %v, %v", value, err, s.dump(t))
+		t.Errorf("after Reset or Unblock of %q: got error %v, with %v stored; want the value deleted and a cost of 7 admitted", value, err, s.dump(t))
 	}
 }
 
-// newerBeside has one of many keys, that are decided on together, be of a later version.
+// newerBeside stores a value of a later version for one of many keys that are decided together in batches: only the calls
+// on that key fail.
 func newerBeside(t *testing.T, s Store) {
 	if s.Redis == nil || s.ForgetsByClock {
-		t.Skip("as of the case before")
+		t.Skip("skipped for the reason of storedByNewer")
 	}
 	lim := s.limiter(t, "api", core.TokenBucket(tenPerTen), core.FixedWindow(tenPerTen))
 	s.put(t, "rl:api:{3}:fixed-10s", "F2 5")
@@ -341,17 +345,17 @@ func newerBeside(t *testing.T, s Store) {
 	for i := range 200 {
 		callers.Go(func() {
 			if _, err := lim.Allow(t.Context(), strconv.Itoa(i%20)); (err != nil) != (i%20 == 3) {
-				t.Errorf("key %d: %v", i%20, err)
+				t.Errorf("key %d: got error %v, want an error for key 3 only", i%20, err)
 			}
 		})
 	}
 	callers.Wait()
 	if stored := len(s.keys(t)); stored != 39 {
-		t.Errorf("%d keys, want 39: nothing was charged beside what is of a later version", stored)
+		t.Errorf("%d keys are stored, want 39: a call that fails on key 3 must not charge its other limit", stored)
 	}
 }
 
-// fromRoot returns the path of a file of this repository, in whichever of its folders the test runs.
+// fromRoot returns the path of a file in this repository, from whichever folder the test runs.
 func fromRoot(t *testing.T, file string) string {
 	t.Helper()
 	root, err := filepath.Abs(".")
@@ -361,7 +365,7 @@ func fromRoot(t *testing.T, file string) string {
 			return filepath.Join(root, filepath.FromSlash(file))
 		}
 		if root == filepath.Dir(root) {
-			t.Fatal("no go.mod in the folders above")
+			t.Fatal("no folder above has a go.mod, want that of the repository")
 		}
 		root = filepath.Dir(root)
 	}

@@ -19,7 +19,7 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
 
-// TestTogether has limiters of one server decide together by one script, over a client of go-redis's own.
+// TestTogether makes limiters of one server decide together by one script, over an ordinary go-redis client.
 func TestTogether(t *testing.T) {
 	t.Run("Redis", func(t *testing.T) {
 		t.Parallel()
@@ -52,7 +52,7 @@ func together(t *testing.T, runs int, open conformance.Opener) {
 	}
 }
 
-// counted is s with Limiters over client, whose commands are counted before the hooks.
+// counted returns s with Limiters over client. The commands of the client are counted before they reach the hooks.
 func counted(client *redis.Client, s conformance.Store, hooks ...redis.Hook) conformance.Store {
 	s.Commands = gate.Count(client)
 	for _, h := range hooks {
@@ -64,8 +64,8 @@ func counted(client *redis.Client, s conformance.Store, hooks ...redis.Hook) con
 	return s
 }
 
-// TestTogetherOneKey has limiters of a Cluster and a Ring decide about one key together: it is of one server, and one script
-// decides. Two keys may be of two servers.
+// TestTogetherOneKey makes limiters of a Cluster and of a Ring decide together on one key: the key belongs to one server,
+// so one script decides. Two keys may belong to two servers.
 func TestTogetherOneKey(t *testing.T) {
 	ring := redisclient.NewRing(t, &redis.RingOptions{Addrs: map[string]string{"one": redistest.Server(t).Addr, "two": redistest.Server(t).Addr}})
 	defer func() { _ = ring.Close() }()
@@ -73,7 +73,7 @@ func TestTogetherOneKey(t *testing.T) {
 		sent := gate.Count(client)
 		day := core.MustNew(client, "day", append(conformance.OnlyRedis, core.FixedWindow(core.PerDay(10)))...)
 		hour := core.MustNew(client, "hour", append(conformance.OnlyRedis, core.SlidingWindowLog(core.PerHour(100)))...)
-		ask := func(cost int64, other string) (core.Result, int64) {
+		decide := func(cost int64, other string) (core.Result, int64) {
 			before := sent()
 			res, err := core.AllowAll(t.Context(), 1, day.On("k").Cost(cost), hour.On(other))
 			if err != nil {
@@ -81,12 +81,12 @@ func TestTogetherOneKey(t *testing.T) {
 			}
 			return res, sent() - before
 		}
-		ask(11, "k") // the script
-		if res, n := ask(3, "k"); !res.Allowed || n != 1 || res.Remaining != 7 {
-			t.Errorf("%s: %d commands, %+v", name, n, res)
+		decide(11, "k") // the first call sends the source of the script
+		if res, n := decide(3, "k"); !res.Allowed || n != 1 || res.Remaining != 7 {
+			t.Errorf("%s: got %+[3]v by %[2]d commands, want the decision by 1 command", name, n, res)
 		}
-		if res, n := ask(8, "k"); res.Allowed || n != 1 {
-			t.Errorf("%s: %d commands, %+v", name, n, res)
+		if res, n := decide(8, "k"); res.Allowed || n != 1 {
+			t.Errorf("%s: got %+[3]v by %[2]d commands, want the decision by 1 command", name, n, res)
 		}
 		var all sync.WaitGroup
 		for i := range int64(64) { // on a Cluster some share a batch
@@ -94,13 +94,13 @@ func TestTogetherOneKey(t *testing.T) {
 				k := fmt.Sprint("k", i)
 				res, err := core.AllowAll(t.Context(), 1, day.On(k).Cost(1+i%9), hour.On(k).Cost(i+1))
 				if each := slices.Collect(res.All()); err != nil || !res.Allowed || each[0].Remaining != 9-i%9 || each[1].Remaining != 99-i {
-					t.Errorf("%s, %s: %+v, %v", name, k, each, err)
+					t.Errorf("%s, key %s: got %+v, %v; want it allowed with %d and %d remaining", name, k, each, err, 9-i%9, 99-i)
 				}
 			})
 		}
 		all.Wait()
-		if res, n := ask(4, "other"); !res.Allowed || n < 2 || res.Remaining != 3 {
-			t.Errorf("%s, two keys: %d commands, %+v", name, n, res)
+		if res, n := decide(4, "other"); !res.Allowed || n < 2 || res.Remaining != 3 {
+			t.Errorf("%s, two keys: %d commands, %+v; want at least 2 commands, and 3 remaining", name, n, res)
 		}
 	}
 }

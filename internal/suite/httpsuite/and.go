@@ -13,7 +13,7 @@ import (
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
-// andCases are about limiters that decide together. How a response ends is in endingCases.
+// andCases test limiters that decide together. endingCases test how such a response ends.
 func andCases() []testCase {
 	return []testCase{
 		{"And", and, nil},
@@ -26,8 +26,8 @@ func andCases() []testCase {
 	}
 }
 
-// and limits users and their organization: a request that one of them denies is charged in neither, and the
-// headers describe the tightest limit.
+// and limits users and their organization: a request that either of them denies is charged to neither, and the headers
+// describe the tightest limit.
 func and(b *testbed) {
 	for _, name := range []string{"UserFirst", "OrgFirst"} {
 		b.each(name, func(b *testbed) {
@@ -43,7 +43,7 @@ func and(b *testbed) {
 	}
 }
 
-// usersOfOrg sends requests of users with two each, of whose organization there are three.
+// usersOfOrg sends requests of users who have two requests each. Their organization has three.
 func (s *servedApp) usersOfOrg(perUser, perOrg *core.Limiter) {
 	s.Helper()
 	const ofUser, ofOrg = `"user";q=2;w=60`, `"org";q=3;w=60`
@@ -62,18 +62,18 @@ func (s *servedApp) usersOfOrg(perUser, perOrg *core.Limiter) {
 	} {
 		ans := s.get("/a", user(step.user))
 		if ans.status != step.status || (step.status == http.StatusOK) != strings.HasSuffix(ans.body, " remaining="+step.remaining+" delay=0s") {
-			s.Errorf("%s: %d %q, want %d", step.user, ans.status, ans.body, step.status)
+			s.Errorf("%s: got status %d and body %q, want status %d with %s remaining", step.user, ans.status, ans.body, step.status, step.remaining)
 		}
 		ans.wantHeaders(step.limit, step.remaining, step.reset, step.retry)
 		if policies := ans.header.Get("RateLimit-Policy"); !strings.Contains(policies, step.policy) || step.status == http.StatusOK && len(policies) != len(ofUser+", "+ofOrg) {
-			s.Errorf("%s: policies %s, want %s", step.user, policies, step.policy)
+			s.Errorf("%s: got the policies %s, want %s among them, and two for an admitted request", step.user, policies, step.policy)
 		}
 		s.untilLeft(perUser, "user:"+step.user, step.leftOfUser)
 		s.untilLeft(perOrg, keyfunc.ForGlobal(), step.leftOfOrg)
 	}
 }
 
-// andOwn has members with costs and limiters of their own, and one key of one limiter twice.
+// andOwn uses members with costs and limiters of their own, and two members with the same limiter and key.
 func andOwn(b *testbed) {
 	tokens, calls, gold := b.named("tokens", core.FixedWindow(core.PerMinute(100))), b.namedFixed("calls", 5), b.namedFixed("gold", 50)
 	byTier := guard.LimiterFor(func(r keyfunc.Request) (*core.Limiter, error) {
@@ -88,11 +88,11 @@ func andOwn(b *testbed) {
 	for _, step := range []struct {
 		tokens, tier              string
 		status                    int
-		own, shared, calls, golds int64 // what is left
+		own, shared, calls, golds int64 // how many units remain
 	}{
 		{"20", "", 200, 80, 76, 4, 50},
 		{"30", "gold", 200, 50, 42, 4, 49},
-		{"39", "", 429, 50, 42, 4, 49}, // with 4 it is 43
+		{"39", "", 429, 50, 42, 4, 49}, // 39 and the 4 of the other member are 43, and 42 remain
 		{"0", "", 200, 50, 38, 3, 49},
 		{"-1", "", 200, 49, 33, 2, 49},
 		{"101", "gold", 429, 49, 33, 2, 49},
@@ -104,12 +104,12 @@ func andOwn(b *testbed) {
 		b.untilLeft(gold.Limiter, ipKey, step.golds)
 	}
 	if n := b.logs.Count("above the capacity"); n != 1 {
-		b.Errorf("%d lines about a cost above the capacity, want 1", n)
+		b.Errorf("%d lines were logged about a cost above the capacity, want 1", n)
 	}
 }
 
-// andKeys has requests without the key of a member: they are counted by its Fallback, or the peer, and the log says whose
-// key is missing. If a key function fails, nothing is charged.
+// andKeys sends requests without the key of a member: they are counted by the member's Fallback or by the peer, and the log
+// says whose key is missing. If a key function fails, nothing is charged.
 func andKeys(b *testbed) {
 	device := func(r keyfunc.Request) (string, error) { return nativeKeyOf(r.Header(KeyHeader)) }
 	own := b.namedFixed("own", 9)
@@ -126,18 +126,18 @@ func andKeys(b *testbed) {
 	b.untilLeft(perDevice.Limiter, "one", 8)
 	b.untilLeft(perDevice.Limiter, fallbackKey, 7)
 	if n := b.logs.lines("WARN"); n > 0 {
-		b.Errorf("%d warnings, want none: %s", n, b.logs.String())
+		b.Errorf("%d warnings were logged, want 0: %s", n, b.logs.String())
 	}
 
 	own.Options = []guard.Option{guard.AlsoLimit(perUser.Limiter, keyfunc.User(UserKey))}
 	b.serve(App{Use: []Mount{own, Auth{}}, Routes: []Route{{Path: "/a"}}}).get("/a", user("alice")).wantServed()
 	if b.logs.Count("mount the middleware after the authentication") != 1 || b.logs.Count(`limiter=user error="keyfunc: `) != 1 {
-		b.Errorf("the log does not say whose key is missing: %s", b.logs.String())
+		b.Errorf("the log is %s, want one line that says whose key is missing", b.logs.String())
 	}
 }
 
-// andHeld makes requests in flight hold all units of an organization. Other requests should come back in a
-// second, and pass when one in flight has cost nothing.
+// andHeld makes a request in flight hold all units of an organization. The responses to other requests ask clients to retry
+// in a second, and such a retry passes once the request in flight has ended without a cost.
 func andHeld(b *testbed) {
 	perOrg := b.namedFixed("org", 1)
 	limit := after(b.namedFixed("address", 9), 1, guard.AlsoLimit(perOrg.Limiter, keyfunc.Global()))
@@ -145,14 +145,14 @@ func andHeld(b *testbed) {
 	ans := s.get("/b")
 	ans.wantDenied()
 	ans.wantHeaders("1", "0", "1800000073", "1")
-	b.untilLeft(limit.Limiter, ipKey, 8) // what waits holds it
+	b.untilLeft(limit.Limiter, ipKey, 8) // the waiting request holds the other unit
 	end().wantServed()
 	b.untilLeft(perOrg.Limiter, keyfunc.ForGlobal(), 1)
 	s.get("/b").wantServed()
 }
 
-// andSlots gives slots to a member: they are free when the response has ended, and the units are charged. A
-// slot that is lost cancels the request.
+// andSlots gives slots to a member: they are freed when the response has ended, and the units are charged. If a slot is
+// lost, the request is canceled.
 func andSlots(b *testbed) {
 	window, slots := b.namedFixed("window", 9), b.slots(1)
 	window.Options = []guard.Option{guard.AlsoLimit(slots.Limiter, keyfunc.Global())}
@@ -178,13 +178,13 @@ func andSlots(b *testbed) {
 	(<-done).want(http.StatusOK, core.ErrSlotLost.Error())
 }
 
-// andOutage has a member's Redis be away: each goes by its own policy.
+// andOutage makes the Redis of a member unavailable: each member follows its own policy.
 func andOutage(b *testbed) {
 	for name, c := range map[string]struct {
 		policy core.Option
 		status int
 		left   int64
-		limit  string // in the headers
+		limit  string // the limit in the headers
 	}{
 		"FailClosed": {core.FailClosed(), 503, 9, ""},
 		"FailOpen":   {core.FailOpen(), 200, 8, "9"},
@@ -205,7 +205,7 @@ func andOutage(b *testbed) {
 	}
 }
 
-// andQueue has LimiterFor choose a queue, where a place cannot be given back exactly: no request passes unlimited.
+// andQueue makes LimiterFor choose a queue, where a place cannot be given back exactly: no request may pass unlimited.
 func andQueue(b *testbed) {
 	window, queue := b.namedFixed("window", 9), b.named("queue", core.LeakyBucket(core.Per(1, time.Millisecond)))
 	chosen := guard.LimiterFor(func(keyfunc.Request) (*core.Limiter, error) { return queue, nil })
@@ -218,6 +218,6 @@ func andQueue(b *testbed) {
 	}
 	b.untilLeft(window.Limiter, ipKey, 9)
 	if n := b.logs.Count("cannot be given back exactly"); n != 1 {
-		b.Errorf("%d lines logged, want 1: %s", n, b.logs.String())
+		b.Errorf("%d lines were logged, want 1: %s", n, b.logs.String())
 	}
 }

@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// An answer is what a client got.
+// An answer is the response that a client received.
 type answer struct {
 	*testbed
-	what   string // was asked for
+	what   string // the request, for messages
 	proto  string
 	status int
 	header http.Header
@@ -16,11 +16,11 @@ type answer struct {
 	took   time.Duration
 }
 
-// wantStatus checks the status, and that the handler ran if and only if it is 200.
+// wantStatus checks the status, and that the handler ran if and only if the status is 200.
 func (a answer) wantStatus(status int) {
 	a.Helper()
 	if a.status != status || (a.body == "served") != (status == http.StatusOK) {
-		a.Errorf("%s: status %d, body %q; want %d", a.what, a.status, a.body, status)
+		a.Errorf("%s: got status %d and body %q, want status %d, and the body %q only with 200", a.what, a.status, a.body, status, "served")
 	}
 }
 
@@ -28,12 +28,12 @@ func (a answer) wantStatus(status int) {
 func (a answer) want(status int, body string) {
 	a.Helper()
 	if a.status != status || a.body != body {
-		a.Errorf("%s: status %d, body %q; want %d, %q", a.what, a.status, a.body, status, body)
+		a.Errorf("%s: got status %d and body %q, want %d and %q", a.what, a.status, a.body, status, body)
 	}
 }
 
-// wantHeaders checks limit, remaining, reset and retry after, each exactly and
-// at most once; "" is absent.
+// wantHeaders checks the headers limit, remaining, reset and Retry-After: each has exactly this value, once, or is absent
+// if the value is "".
 func (a answer) wantHeaders(limit, remaining, reset, retryAfter string) {
 	a.Helper()
 	a.wantHeader("X-RateLimit-Limit", limit)
@@ -56,11 +56,11 @@ func (a answer) wantHeader(name, want string) {
 	a.Helper()
 	got := a.header.Values(name)
 	if (len(got) > 0) != (want != "") || len(got) > 1 || a.header.Get(name) != want {
-		a.Errorf("%s: %s: %q, want %q", a.what, name, got, want)
+		a.Errorf("%s: the header %s is %q, want %q", a.what, name, got, want)
 	}
 }
 
-// wantDenied checks that the handler did not serve, with 429.
+// wantDenied checks that the request was denied with 429 and not served.
 func (a answer) wantDenied() {
 	a.Helper()
 	a.wantStatus(http.StatusTooManyRequests)

@@ -14,7 +14,7 @@ import (
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
-// answererCases are about handlers that ask a limiter themselves, and answer by the adapter's Answerer.
+// answererCases test handlers that call a limiter themselves and answer by the adapter's Answerer.
 func answererCases() []testCase {
 	return []testCase{
 		{"Answerer", answerer, nil},
@@ -38,19 +38,19 @@ func answerer(b *testbed) {
 	b.each("Length", answersHaveTheirLength)
 }
 
-// asked returns an Ask that charges n units to a key which is not the middleware's.
-func asked(lim *core.Limiter, n int64) Ask {
-	return func(ctx context.Context) (core.Decision, error) { return lim.AllowN(ctx, "asked", n) }
+// charging returns an Ask that charges n units to a key that the middleware does not use.
+func charging(lim *core.Limiter, n int64) Ask {
+	return func(ctx context.Context) (core.Decision, error) { return lim.AllowN(ctx, "handler", n) }
 }
 
-// ask serves a handler at /a that asks limiters itself.
-func (b *testbed) ask(answers Answers, asks ...Ask) *servedApp {
+// answering serves at /a a handler that calls limiters itself.
+func (b *testbed) answering(answers Answers, asks ...Ask) *servedApp {
 	b.Helper()
 	return b.serve(App{Renders: true, Routes: []Route{{Path: "/a", Handler: Handler{Asks: asks, Answers: answers}}}})
 }
 
-// answersAsMiddleware compares two complete responses: of a middleware, and of a handler that asks the same limiter itself. Requests are
-// admitted, denied, and sent in an outage.
+// answersAsMiddleware compares two complete responses: of a middleware, and of a handler that calls the same limiter
+// itself. Requests are admitted, denied, and sent during an outage.
 func answersAsMiddleware(b *testbed) {
 	minute := core.FixedWindow(core.PerMinute(2))
 	for name, c := range map[string]struct {
@@ -79,25 +79,25 @@ func answersAsMiddleware(b *testbed) {
 				}
 				s := b.serve(App{Renders: renders, Routes: []Route{
 					{Path: "/middleware", Use: []Mount{limit}},
-					{Path: "/handler", Handler: Handler{Asks: []Ask{asked(lim, c.cost)}, Answers: Answers{Options: c.options}}},
+					{Path: "/handler", Handler: Handler{Asks: []Ask{charging(lim, c.cost)}, Answers: Answers{Options: c.options}}},
 				}})
 				denied := false
 				for range 4 {
 					denied = s.wantSame() == http.StatusTooManyRequests
 				}
 				if !denied {
-					b.Error("nothing was denied")
+					b.Error("the fourth request was not denied, want 429")
 				}
 				b.redis.SetError("LOADING secret detail")
 				if status := s.wantSame(); status != http.StatusServiceUnavailable {
-					b.Errorf("status %d in an outage", status)
+					b.Errorf("got status %d during an outage, want 503", status)
 				}
 			})
 		}
 	}
 }
 
-// wantSame checks that the middleware and the handler answer alike, and returns the status.
+// wantSame checks that the middleware and the handler give the same response, and returns its status.
 func (s *servedApp) wantSame() int {
 	s.Helper()
 	want, got := s.get("/middleware"), s.get("/handler")
@@ -105,41 +105,41 @@ func (s *servedApp) wantSame() int {
 		header.Del("Date")
 	}
 	if got.status != want.status || got.body != want.body || !reflect.DeepEqual(got.header, want.header) {
-		s.Errorf("a handler's answer is %d %q\n%v,\nwant %d %q\n%v", got.status, got.body, got.header, want.status, want.body, want.header)
+		s.Errorf("the handler's response is %d %q\n%v,\nwant that of the middleware, %d %q\n%v", got.status, got.body, got.header, want.status, want.body, want.header)
 	}
 	return got.status
 }
 
-// answersByHandlers has the application's own handlers answer, and see the decision.
+// answersByHandlers makes the application's own handlers answer, which can see the decision.
 func answersByHandlers(b *testbed) {
 	for _, c := range append(handlerCases(),
 		handlerCase{"ShowsResult", Handler{Do: ShowResult}, 0, "fixed-1m allowed=false limit=1 remaining=0 delay=0s"},
 	) {
 		b.each(c.name, func(b *testbed) {
 			lim := b.limiter(core.FixedWindow(core.PerMinute(1)))
-			s := b.ask(Answers{OnDenied: &c.handler, OnError: &Handler{Body: "the wrong one"}}, asked(lim, 1))
+			s := b.answering(Answers{OnDenied: &c.handler, OnError: &Handler{Body: "the wrong one"}}, charging(lim, 1))
 			s.get("/a").wantServed()
 			ans := s.get("/a")
 			ans.wantAnswerBy(c, http.StatusTooManyRequests)
 			ans.wantHeaders("1", "0", "1800000073", "60")
 		})
 		if c.handler.Do == ShowResult {
-			continue // there is none of a failure
+			continue // after a failure there is no Result
 		}
 		b.each(c.name+"Error", func(b *testbed) {
 			lim := b.limiter(core.FixedWindow(core.PerMinute(1)))
 			answers := Answers{OnError: &c.handler, OnDenied: &Handler{Body: "the wrong one"}}
 			b.redis.SetError("LOADING secret detail")
-			ans := b.ask(answers, asked(lim, 1)).get("/a")
+			ans := b.answering(answers, charging(lim, 1)).get("/a")
 			ans.wantAnswerBy(c, http.StatusServiceUnavailable)
 			ans.wantHeaders("", "", "", "1")
-			b.ask(answers, asked(lim, -1)).get("/a").wantAnswerBy(c, http.StatusInternalServerError)
+			b.answering(answers, charging(lim, -1)).get("/a").wantAnswerBy(c, http.StatusInternalServerError)
 		})
 	}
 }
 
-// answersErrors passes all errors that a call of package core may return, also wrapped by the application. The client learns only the
-// status. Mistakes of the application are logged once, however often a client causes them.
+// answersErrors passes on all errors that a call of package core may return, some of them wrapped by the application. The
+// client learns only the status. A mistake of the application is logged once, however often clients cause it.
 func answersErrors(b *testbed) {
 	lim, slots := b.limiter(core.FixedWindow(core.PerMinute(9))), b.named("slots", core.InFlight(1))
 	queue := b.named("queue", core.LeakyBucket(core.PerMinute(9)))
@@ -154,7 +154,7 @@ func answersErrors(b *testbed) {
 		return ctx
 	}
 	for name, c := range map[string]struct {
-		ask    Ask
+		call   Ask
 		status int
 	}{
 		"ErrUnavailable": {func(context.Context) (core.Decision, error) {
@@ -164,39 +164,39 @@ func answersErrors(b *testbed) {
 			return core.Result{}, fmt.Errorf("secret detail: %w: %w", core.ErrUnavailable, context.Canceled)
 		}, http.StatusServiceUnavailable},
 		"a deadline of the handler's own": {func(context.Context) (core.Decision, error) {
-			return lim.Allow(ended(context.DeadlineExceeded), "asked")
+			return lim.Allow(ended(context.DeadlineExceeded), "handler")
 		}, http.StatusServiceUnavailable},
 		"a context of the handler's own": {func(context.Context) (core.Decision, error) {
-			return lim.Reserve(ended(context.Canceled), "asked", 1)
+			return lim.Reserve(ended(context.Canceled), "handler", 1)
 		}, http.StatusServiceUnavailable},
 		"ErrSlotLost": {func(context.Context) (core.Decision, error) {
 			return core.Result{}, fmt.Errorf("secret detail: %w", core.ErrSlotLost)
 		}, http.StatusInternalServerError},
 		"ErrInvalidKey":  {func(ctx context.Context) (core.Decision, error) { return lim.Allow(ctx, "") }, http.StatusInternalServerError},
-		"ErrInvalidCost": {func(ctx context.Context) (core.Decision, error) { return lim.AllowN(ctx, "asked", -1) }, http.StatusInternalServerError},
+		"ErrInvalidCost": {func(ctx context.Context) (core.Decision, error) { return lim.AllowN(ctx, "handler", -1) }, http.StatusInternalServerError},
 		"ErrInvalidCost of several": {func(ctx context.Context) (core.Decision, error) {
-			return core.ReserveAll(ctx, -1, lim.On("asked"))
+			return core.ReserveAll(ctx, -1, lim.On("handler"))
 		}, http.StatusInternalServerError},
 		"invalid, of a client that has left": {func(context.Context) (core.Decision, error) {
 			return core.Result{}, errors.Join(context.Canceled, core.ErrInvalidKey)
 		}, http.StatusInternalServerError},
 		"limits that cannot decide together": {func(ctx context.Context) (core.Decision, error) {
-			return core.AllowAll(ctx, 1, lim.On("asked"), queue.On("asked"))
+			return core.AllowAll(ctx, 1, lim.On("handler"), queue.On("handler"))
 		}, http.StatusInternalServerError},
-		"slots without an end": {func(ctx context.Context) (core.Decision, error) { return slots.Allow(ctx, "asked") }, http.StatusInternalServerError},
+		"slots without an end": {func(ctx context.Context) (core.Decision, error) { return slots.Allow(ctx, "handler") }, http.StatusInternalServerError},
 		"another error":        {func(context.Context) (core.Decision, error) { return nil, errors.New("secret detail") }, http.StatusInternalServerError},
-		"ErrNeverAdmitted":     {func(ctx context.Context) (core.Decision, error) { return lim.WaitN(ctx, "asked", 10) }, http.StatusTooManyRequests},
+		"ErrNeverAdmitted":     {func(ctx context.Context) (core.Decision, error) { return lim.WaitN(ctx, "handler", 10) }, http.StatusTooManyRequests},
 		"an admission beside an error": {func(ctx context.Context) (core.Decision, error) {
 			res, _ := lim.Allow(ctx, "another")
 			return res, core.ErrUnavailable
 		}, http.StatusServiceUnavailable},
 	} {
 		b.each(name, func(own *testbed) {
-			s := own.ask(Answers{}, c.ask)
+			s := own.answering(Answers{}, c.call)
 			for range 3 {
 				ans := s.get("/a")
 				if ans.status != c.status || ans.body == "served" {
-					own.Errorf("status %d, body %q; want %d", ans.status, ans.body, c.status)
+					own.Errorf("got status %d and body %q, want status %d", ans.status, ans.body, c.status)
 				}
 				ans.wantHeaders("", "", "", map[int]string{http.StatusServiceUnavailable: "1"}[c.status])
 				ans.wantHidden("secret detail")
@@ -204,81 +204,83 @@ func answersErrors(b *testbed) {
 			}
 			errorsLogged := map[bool]int{true: 1}[c.status == http.StatusInternalServerError]
 			if n := own.logs.lines(""); n != errorsLogged || own.logs.Count("level=ERROR") != n {
-				own.Errorf("%d lines logged, want %d: %s", n, errorsLogged, own.logs.String())
+				own.Errorf("%d lines were logged, want %d errors: %s", n, errorsLogged, own.logs.String())
 			}
 		})
 	}
-	b.wantLeft(lim, "asked", 9)
+	b.wantLeft(lim, "handler", 9)
 }
 
-// answersHandles passes Permits and Reservations instead of Results: of one key and of several, admitted, denied, and nil after an error.
+// answersHandles passes on Permits and Reservations instead of Results: of one key and of several keys, admitted, denied,
+// and nil after an error.
 func answersHandles(b *testbed) {
 	for name, ask := range map[string]func(ctx context.Context, lim, other *core.Limiter) (core.Decision, error){
 		"Acquire": func(ctx context.Context, lim, _ *core.Limiter) (core.Decision, error) {
-			return lim.Acquire(ctx, "asked", 1)
+			return lim.Acquire(ctx, "handler", 1)
 		},
 		"Reserve": func(ctx context.Context, lim, _ *core.Limiter) (core.Decision, error) {
-			return lim.Reserve(ctx, "asked", 1)
+			return lim.Reserve(ctx, "handler", 1)
 		},
 		"ReserveWait": func(ctx context.Context, lim, _ *core.Limiter) (core.Decision, error) {
-			return lim.ReserveWait(ctx, "asked", 1)
+			return lim.ReserveWait(ctx, "handler", 1)
 		},
 		"AcquireAll": func(ctx context.Context, lim, other *core.Limiter) (core.Decision, error) {
-			return core.AcquireAll(ctx, 1, lim.On("asked"), other.On("asked"))
+			return core.AcquireAll(ctx, 1, lim.On("handler"), other.On("handler"))
 		},
 		"ReserveAll": func(ctx context.Context, lim, other *core.Limiter) (core.Decision, error) {
-			return core.ReserveAll(ctx, 1, lim.On("asked"), other.On("asked"))
+			return core.ReserveAll(ctx, 1, lim.On("handler"), other.On("handler"))
 		},
 	} {
 		b.each(name, func(b *testbed) {
 			lim, other := b.limiter(core.FixedWindow(core.PerMinute(1))), b.named("other", core.FixedWindow(core.PerMinute(9)))
-			s := b.ask(Answers{}, func(ctx context.Context) (core.Decision, error) { return ask(ctx, lim, other) })
+			s := b.answering(Answers{}, func(ctx context.Context) (core.Decision, error) { return ask(ctx, lim, other) })
 			ans := s.get("/a")
 			ans.wantServed()
 			ans.wantHeaders("1", "0", "1800000073", "")
-			if name != "ReserveWait" { // it waits
+			if name != "ReserveWait" { // which waits instead of being denied
 				ans = s.get("/a")
 				if ans.status != http.StatusTooManyRequests || ans.body == "served" {
-					b.Errorf("status %d, body %q", ans.status, ans.body)
+					b.Errorf("got status %d and body %q, want 429", ans.status, ans.body)
 				}
 				ans.wantHeader("X-RateLimit-Remaining", "0")
 			}
 			b.redis.SetError("LOADING secret detail")
 			ans = s.get("/a")
-			if ans.status != http.StatusServiceUnavailable || ans.body == "served" { // with a nil *core.Permit or *core.Reservation
-				b.Errorf("status %d, body %q", ans.status, ans.body)
+			if ans.status != http.StatusServiceUnavailable || ans.body == "served" { // the handle is nil
+				b.Errorf("got status %d and body %q, want 503", ans.status, ans.body)
 			}
 			ans.wantHeaders("", "", "", "1")
 		})
 	}
 }
 
-// answersNoDecision passes neither a decision nor an error: the request is not served, and the mistake is logged.
+// answersNoDecision passes on neither a decision nor an error: the request is not served, and the mistake is logged.
 func answersNoDecision(b *testbed) {
 	for name, nothing := range map[string]core.Decision{
 		"nil": nil, "Result": core.Result{}, "Permit": (*core.Permit)(nil), "a new Permit": new(core.Permit),
 		"Reservation": (*core.Reservation)(nil), "a new Reservation": new(core.Reservation),
 	} {
 		b.each(name, func(b *testbed) {
-			s := b.ask(Answers{}, func(context.Context) (core.Decision, error) { return nothing, nil })
+			s := b.answering(Answers{}, func(context.Context) (core.Decision, error) { return nothing, nil })
 			for range 2 {
 				ans := s.get("/a")
 				if ans.status != http.StatusInternalServerError || ans.body == "served" {
-					b.Errorf("status %d, body %q", ans.status, ans.body)
+					b.Errorf("got status %d and body %q, want 500", ans.status, ans.body)
 				}
 				ans.wantNoHeaders()
 			}
 			if n := b.logs.Count("neither a decision nor an error"); n != 1 {
-				b.Errorf("%d lines logged, want 1: %s", n, b.logs.String())
+				b.Errorf("%d lines were logged, want 1: %s", n, b.logs.String())
 			}
 		})
 	}
 }
 
-// answersTightest asks two limiters in one handler, in both orders: clients and the application see the tighter decision, once.
+// answersTightest calls two limiters in one handler, in both orders: clients and the application see the tighter decision,
+// once.
 func answersTightest(b *testbed) {
 	tight, loose := b.named("tight", core.FixedWindow(core.PerMinute(2))), b.named("loose", core.FixedWindow(core.PerMinute(9)))
-	for _, asks := range [][]Ask{{asked(tight, 1), asked(loose, 1)}, {asked(loose, 1), asked(tight, 1)}} {
+	for _, asks := range [][]Ask{{charging(tight, 1), charging(loose, 1)}, {charging(loose, 1), charging(tight, 1)}} {
 		b.redis.FlushAll()
 		s := b.serve(App{Routes: []Route{{Path: "/a", Handler: Handler{Do: ShowResult, Asks: asks, Answers: Answers{
 			Options: []guard.AnswerOption{guard.Headers(guard.XRateLimit | guard.IETF)},
@@ -290,13 +292,14 @@ func answersTightest(b *testbed) {
 		s.get("/a")
 		ans = s.get("/a")
 		if ans.status != http.StatusTooManyRequests {
-			b.Errorf("status %d", ans.status)
+			b.Errorf("got status %d, want 429", ans.status)
 		}
 		ans.wantHeaders("2", "0", "1800000073", "60")
 	}
 }
 
-// answersStacked asks behind a middleware with a tighter limit, and behind one with a looser limit. A denial is shown in any case.
+// answersStacked calls a limiter in a handler behind a middleware with a tighter limit, and behind one with a looser limit.
+// A denial is always shown.
 func answersStacked(b *testbed) {
 	for _, step := range []struct {
 		outer, inner     int64
@@ -304,55 +307,55 @@ func answersStacked(b *testbed) {
 	}{{2, 9, "2", "1"}, {9, 2, "2", "1"}} {
 		b.redis.FlushAll()
 		outer, inner := b.namedFixed("outer", step.outer), b.named("inner", core.FixedWindow(core.PerMinute(step.inner)))
-		s := b.behind(outer, Route{Path: "/a", Handler: Handler{Do: ShowResult, Asks: []Ask{asked(inner, 1)}}})
+		s := b.behind(outer, Route{Path: "/a", Handler: Handler{Do: ShowResult, Asks: []Ask{charging(inner, 1)}}})
 		ans := s.get("/a")
 		ans.want(http.StatusOK, "fixed-1m allowed=true limit="+step.limit+" remaining="+step.remaining+" delay=0s")
 		ans.wantHeaders(step.limit, step.remaining, "1800000073", "")
 	}
 	outer, inner := b.namedFixed("outer", 1), b.named("inner", core.FixedWindow(core.PerMinute(3)))
 	b.redis.FlushAll()
-	ans := b.behind(outer, Route{Path: "/a", Handler: Handler{Asks: []Ask{asked(inner, 4)}}}).get("/a")
+	ans := b.behind(outer, Route{Path: "/a", Handler: Handler{Asks: []Ask{charging(inner, 4)}}}).get("/a")
 	ans.wantDenied()
-	ans.wantHeaders("3", "3", "1800000013", "") // and never to come back
+	ans.wantHeaders("3", "3", "1800000013", "") // no Retry-After, because the cost can never be admitted
 }
 
-// answersAtOnce asks a queue that admits with a Delay of an hour: the handler goes on at once, and knows the Delay.
+// answersAtOnce calls a queue that admits with a Delay of an hour: the handler goes on at once, and learns the Delay.
 func answersAtOnce(b *testbed) {
 	queue := b.limiter(core.LeakyBucket(core.PerHour(1), core.Burst(3)))
-	s := b.serve(App{Routes: []Route{{Path: "/a", Handler: Handler{Do: ShowResult, Asks: []Ask{asked(queue, 1)}}}}})
+	s := b.serve(App{Routes: []Route{{Path: "/a", Handler: Handler{Do: ShowResult, Asks: []Ask{charging(queue, 1)}}}}})
 	s.get("/a").want(http.StatusOK, "leaky-1h allowed=true limit=3 remaining=2 delay=0s")
 	s.get("/a").want(http.StatusOK, "leaky-1h allowed=true limit=3 remaining=1 delay=1h0m0s")
 }
 
-// answersWithJitter denies a crowd at the same instant: its clients come back at different times.
+// answersWithJitter denies a crowd at the same instant: the responses ask the clients to come back at different times.
 func answersWithJitter(b *testbed) {
 	lim := b.limiter(core.FixedWindow(core.PerMinute(1)))
-	s := b.ask(Answers{Options: []guard.AnswerOption{guard.RetryJitter(0.2)}}, asked(lim, 1))
+	s := b.answering(Answers{Options: []guard.AnswerOption{guard.RetryJitter(0.2)}}, charging(lim, 1))
 	s.get("/a").wantServed()
-	told := map[int]bool{}
+	delays := map[int]bool{}
 	for range 13 * crowd {
 		seconds, err := strconv.Atoi(s.get("/a").header.Get("Retry-After"))
 		if err != nil {
 			b.Fatal(err)
 		}
-		told[seconds] = true
+		delays[seconds] = true
 	}
 	for seconds := 60; seconds <= 72; seconds++ {
-		if !told[seconds] {
-			b.Errorf("nobody was told %d s", seconds)
+		if !delays[seconds] {
+			b.Errorf("no response has a Retry-After of %d, want some", seconds)
 		}
 	}
-	if len(told) != 13 {
-		b.Errorf("told are %v, want 60 to 72", told)
+	if len(delays) != 13 {
+		b.Errorf("the values of Retry-After are %v, want 60 to 72", delays)
 	}
 }
 
-// answersFailOpen asks limiters with FailOpen in an outage: requests are served, without headers.
+// answersFailOpen calls limiters with FailOpen during an outage: requests are served, without headers.
 func answersFailOpen(b *testbed) {
 	lim := core.MustNew(b.client, "api", core.FixedWindow(core.PerMinute(1)), core.FailOpen())
 	b.redis.SetError("LOADING secret detail")
-	for _, ask := range []Ask{asked(lim, 1), func(ctx context.Context) (core.Decision, error) { return lim.Reserve(ctx, "asked", 1) }} {
-		s := b.ask(Answers{}, ask)
+	for _, ask := range []Ask{charging(lim, 1), func(ctx context.Context) (core.Decision, error) { return lim.Reserve(ctx, "handler", 1) }} {
+		s := b.answering(Answers{}, ask)
 		for range 3 {
 			ans := s.get("/a")
 			ans.wantServed()
@@ -361,8 +364,8 @@ func answersFailOpen(b *testbed) {
 	}
 }
 
-// answersAreCharged works first, and then asks a limiter that cannot decide. The middleware further out charges the work of the handler,
-// because a client can cause such an error by leaving.
+// answersAreCharged does some work, and then calls a limiter that cannot decide. An outer middleware must charge the work
+// of the handler, because a client could otherwise avoid the charge by causing such an error, for example by leaving.
 func answersAreCharged(b *testbed) {
 	for name, c := range map[string]struct {
 		outer guard.Option
@@ -377,7 +380,7 @@ func answersAreCharged(b *testbed) {
 				b.Fatal(err)
 			}
 			s := b.serve(App{Use: []Mount{Limit{Limiter: outer, Key: keyfunc.IP(), Options: []guard.Option{c.outer}}}, Routes: []Route{
-				{Path: "/a", Handler: Handler{Costs: []int64{5}, Asks: []Ask{asked(b.limiter(core.FixedWindow(core.PerMinute(9))), 1)}}},
+				{Path: "/a", Handler: Handler{Costs: []int64{5}, Asks: []Ask{charging(b.limiter(core.FixedWindow(core.PerMinute(9))), 1)}}},
 			}})
 			b.redis.SetError("LOADING")
 			s.get("/a").wantStatus(http.StatusServiceUnavailable)
@@ -387,22 +390,22 @@ func answersAreCharged(b *testbed) {
 	}
 }
 
-// answersHaveTheirLength sets the length of the body that would have been sent: another body is not cut to that length.
+// answersHaveTheirLength sets the length of the body of the usual response: another body must not be cut to that length.
 func answersHaveTheirLength(b *testbed) {
 	lim := b.limiter(core.FixedWindow(core.PerMinute(1)))
 	s := b.serve(App{Renders: true, Use: []Mount{SetHeader{"Content-Length", "6"}}, Routes: []Route{
 		{Path: "/middleware", Use: []Mount{Limit{Limiter: lim, Key: keyfunc.IP(), Options: []guard.Option{estimate(2)}}}},
-		{Path: "/handler", Handler: Handler{Asks: []Ask{asked(lim, 2)}}},
+		{Path: "/handler", Handler: Handler{Asks: []Ask{charging(lim, 2)}}},
 	}})
 	for _, path := range []string{"/middleware", "/handler"} {
 		ans := s.get(path)
 		if ans.status != http.StatusTooManyRequests || len(ans.body) <= 6 {
-			b.Errorf("%s: status %d, body %q", path, ans.status, ans.body)
+			b.Errorf("%s: got status %d and body %q, want 429 and a body that is not cut to 6 bytes", path, ans.status, ans.body)
 		}
 	}
 }
 
-// answererGone asks after the client has left. The status is 499, which only logs of requests show.
+// answererGone calls a limiter after the client has left. The status is 499, which only logs of requests show.
 func answererGone(b *testbed) {
 	lim := b.limiter(core.FixedWindow(core.PerMinute(9)))
 	asking, statuses := make(chan struct{}), make(chan int, 1)
@@ -411,7 +414,7 @@ func answererGone(b *testbed) {
 		Routes: []Route{{Path: "/a", Handler: Handler{Asks: []Ask{func(ctx context.Context) (core.Decision, error) {
 			close(asking)
 			<-ctx.Done()
-			return lim.Allow(ctx, "asked")
+			return lim.Allow(ctx, "handler")
 		}}}}},
 	})
 	leave, done := s.start("/a")
@@ -421,20 +424,20 @@ func answererGone(b *testbed) {
 	select {
 	case status := <-statuses:
 		if status != 499 {
-			b.Errorf("status %d, want 499", status)
+			b.Errorf("got status %d, want 499", status)
 		}
 	case <-time.After(testTimeout):
-		b.Error("the handler goes on")
+		b.Error("the handler has not returned within 30s, want it to return when the client leaves")
 	}
 	s.close()
-	b.wantLeft(lim, "asked", 9)
+	b.wantLeft(lim, "handler", 9)
 	if n := b.logs.lines(""); n != 0 {
-		b.Errorf("%d lines logged: %s", n, b.logs.String())
+		b.Errorf("%d lines were logged, want 0: %s", n, b.logs.String())
 	}
 }
 
-// answererLate asks after the handler has written. Whatever the decision is, the response does not change, and this is logged once. The
-// handler still learns whether it must return.
+// answererLate calls a limiter after the handler has begun to write. The response does not change, whatever the decision
+// is, and this is logged once. The handler still learns whether it must return.
 func answererLate(b *testbed) {
 	for name, http2 := range map[string]bool{"HTTP/1": false, "HTTP/2": true} {
 		b.each(name, func(b *testbed) {
@@ -442,9 +445,9 @@ func answererLate(b *testbed) {
 				b.need(HTTP2)
 			}
 			lim := b.limiter(core.FixedWindow(core.PerMinute(1)))
-			late := Handler{Do: AskLate, Body: "written", Asks: []Ask{asked(lim, 1)}}
+			late := Handler{Do: AskLate, Body: "written", Asks: []Ask{charging(lim, 1)}}
 			s := b.serve(App{Routes: []Route{{Path: "/a", Handler: late}}, Renders: true, HTTP2: http2})
-			for i, body := range []string{"writtenwritten", "written", "written", "written"} { // admitted, denied twice, in an outage
+			for i, body := range []string{"writtenwritten", "written", "written", "written"} { // admitted, denied twice, and during an outage
 				if i == 3 {
 					b.redis.SetError("LOADING secret detail")
 				}
@@ -453,7 +456,7 @@ func answererLate(b *testbed) {
 				ans.wantNoHeaders()
 			}
 			if n := b.logs.Count("when the response had begun"); n != 1 {
-				b.Errorf("%d lines logged, want 1: %s", n, b.logs.String())
+				b.Errorf("%d lines were logged, want 1: %s", n, b.logs.String())
 			}
 		})
 	}

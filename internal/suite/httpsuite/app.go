@@ -12,25 +12,21 @@ import (
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
-// An Adapter is one framework: how it serves an [App], and in what it differs
-// from the others.
+// An Adapter is one framework: how it serves an [App], and how it differs from other frameworks.
 type Adapter struct {
 	// Name is the framework's name.
 	Name string
 	// Start serves app until the Server is closed.
 	Start func(t *testing.T, app App) *Server
-	// Lacks has the reason for each ability, or mount point, that the framework does not
-	// have.
+	// Lacks has the reason for each ability, or mount point, that the framework does not have.
 	Lacks map[Ability]string
-	// Problem is true if the middleware itself answers instead of a handler, with
-	// problem+json. Otherwise it returns the framework's error.
+	// Problem says that the middleware itself answers, with problem+json. Otherwise it returns the framework's error.
 	Problem bool
-	// Patterns is what a middleware at a mount point knows of the route of
-	// /g/users/{id}; "" is nothing.
+	// Patterns is the pattern of the route /g/users/{id} that a middleware at a mount point can see; "" if it sees none.
 	Patterns map[MountPoint]string
 }
 
-// An Ability is something that not all frameworks are able to.
+// An Ability is something that not all frameworks can do.
 type Ability string
 
 // The abilities.
@@ -53,28 +49,26 @@ const (
 	OnRoute       MountPoint = "Route"
 )
 
-// An App is what a case serves, in terms that all frameworks have. Middleware that is mounted before
-// routing comes first, then middleware for all routes, for a group, and for a route, each in the given
-// order.
+// An App is the application that a case serves, in terms that all frameworks have. Middleware that is mounted before
+// routing comes first. Then follows middleware for all routes, for a group, and for a route, each in the given order.
 type App struct {
 	Pre    []Mount
 	Use    []Mount
 	Groups []Group
 	Routes []Route
-	// Recover recovers panics outside of everything else, and answers 500.
+	// Recover recovers panics outside of everything else, and answers with 500.
 	Recover bool
-	// Renders has the app render errors itself, by [Render], in the way that the
-	// framework has for that.
+	// Renders makes the app render errors itself, by [Render], in the framework's own way.
 	Renders bool
 	// HTTP2 serves HTTP/2 over TLS.
 	HTTP2 bool
 	// WriteTimeout is the server's WriteTimeout.
 	WriteTimeout time.Duration
-	// Base is the server's BaseContext, if not nil, where the framework has one.
+	// Base is the server's BaseContext, if it is not nil and the framework has one.
 	Base context.Context
 }
 
-// A Group is routes with a common prefix and common mounts.
+// A Group is a number of routes with a common prefix and common mounts.
 type Group struct {
 	Prefix string
 	Use    []Mount
@@ -91,20 +85,21 @@ type Route struct {
 // A Mount is a middleware: [Auth], [SetHeader], [Log], [CORS], [Compress] or [Limit].
 type Mount interface{ mount() }
 
-// Auth is authentication that trusts UserHeader: it stores the user under UserKey and
-// TypedUserKey, if there is one, where the framework's own middlewares would.
+// Auth is authentication that trusts UserHeader. It stores the user, if there is one, under UserKey and TypedUserKey, where
+// the framework's own middlewares would.
 type Auth struct{}
 
 // SetHeader sets a header of the response, as a CORS middleware does.
 type SetHeader struct{ Name, Value string }
 
-// Log tells the status of each response, as a log of requests has it.
+// Log reports the status of each response, as a log of requests shows it.
 type Log struct{ Saw func(status int) }
 
-// CORS answers preflights, and lets scripts of all origins read responses: the framework's own, or as it is done there.
+// CORS answers preflights, and lets scripts of all origins read responses. It is the framework's own middleware, or one
+// that works in the same way.
 type CORS struct{}
 
-// Compress compresses responses: the framework's own, or as it is done there.
+// Compress compresses responses. It is the framework's own middleware, or one that works in the same way.
 type Compress struct{}
 
 // Limit is the adapter's Middleware.
@@ -112,8 +107,8 @@ type Limit struct {
 	Limiter *core.Limiter
 	Key     keyfunc.Func
 	Options []guard.Option
-	// NativeKey takes the key by the adapter's Key; see [KeyOf]. If there is a Key as
-	// well, it is called within, with the adapter's Request.
+	// NativeKey makes the adapter's Key return the key; see [KeyOf]. If Key is set as well, the native function calls it
+	// with the adapter's Request.
 	NativeKey bool
 	// OnDenied and OnError are native handlers, if not nil.
 	OnDenied, OnError *Handler
@@ -126,24 +121,23 @@ func (CORS) mount()      {}
 func (Compress) mount()  {}
 func (Limit) mount()     {}
 
-// UserHeader is where [Auth] finds the user, KeyHeader where a native key function
-// finds the key.
+// UserHeader is the header with the user for [Auth]. KeyHeader is the header with the key for a native key function.
 const (
 	UserHeader = "Demo-User"
 	KeyHeader  = "Demo-Key"
 )
 
-// UserKey is a string, because some frameworks take no other key.
+// UserKey is a string, because some frameworks accept no other key.
 var UserKey any = "user"
 
-// TypedUserKey is what Go programs take as a key of a context. A framework that takes
-// strings only has the value in the request's context.
+// TypedUserKey is a key of a context as Go programs use it. If a framework accepts only strings, the value is in the
+// request's context.
 var TypedUserKey any = typedKey{}
 
 type typedKey struct{}
 
-// KeyOf returns the key function of m. A native one is made by the adapter's Key
-// and reads the KeyHeader from the framework's own request.
+// KeyOf returns the key function of m. A native one is made by the adapter's Key, and reads the KeyHeader of the
+// framework's own request.
 func KeyOf[C any](
 	m Limit, adapted func(func(C) (string, error)) keyfunc.Func, request func(C) keyfunc.Request, header func(C) string,
 ) keyfunc.Func {
@@ -173,7 +167,7 @@ func nativeKeyOf(header string) (string, error) {
 	return header, nil
 }
 
-// Options returns the options of m in full, with the framework's handlers in.
+// Options returns all options of m, including the framework's handlers.
 func Options[H any](m Limit, native func(Handler) H, onDenied, onError func(H) guard.AnswerOption) []guard.Option {
 	options := append([]guard.Option(nil), m.Options...)
 	if m.OnDenied != nil {
@@ -185,11 +179,11 @@ func Options[H any](m Limit, native func(Handler) H, onDenied, onError func(H) g
 	return options
 }
 
-// A Server is an [App] being served.
+// A Server is an [App] that is being served.
 type Server struct {
 	URL string
 	// Transport trusts the server and keeps connections alive.
 	Transport *http.Transport
-	// Close waits for the requests in flight.
+	// Close waits until the requests in flight have ended.
 	Close func()
 }

@@ -10,9 +10,8 @@ import (
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
-// Benchmark measures what a limit adds to a request: app serves a route without a
-// limit, and behind one that answers from memory. There are no sockets; what differs is
-// the middleware.
+// Benchmark measures the time that a limit adds to a request: app serves a route without a limit, and behind a limit that
+// decides in memory. There are no sockets, so the middleware is the only difference.
 func Benchmark(b *testing.B, app func(...Mount) (serve func() (status int))) {
 	for name, mounts := range map[string][]Mount{"bare": nil, "limited": {Unlimited(b)}} {
 		b.Run(name, func(b *testing.B) {
@@ -20,14 +19,14 @@ func Benchmark(b *testing.B, app func(...Mount) (serve func() (status int))) {
 			b.ReportAllocs()
 			for b.Loop() {
 				if status := serve(); status != http.StatusOK {
-					b.Fatalf("status %d", status)
+					b.Fatalf("got status %d, want 200", status)
 				}
 			}
 		})
 	}
 }
 
-// Unlimited is a limit that no benchmark reaches.
+// Unlimited returns a limit that no benchmark reaches.
 func Unlimited(b *testing.B) Limit {
 	lim, err := core.NewMemory("api", core.TokenBucket(core.PerSecond(1e9)))
 	if err != nil {
@@ -36,7 +35,7 @@ func Unlimited(b *testing.B) Limit {
 	return Limit{Limiter: lim, Key: keyfunc.IP()}
 }
 
-// DriveHTTP returns a function that has h serve the same request again and again.
+// DriveHTTP returns a function that makes h serve the same request again and again.
 func DriveHTTP(h http.Handler) (serve func() (status int)) {
 	r := httptest.NewRequestWithContext(context.Background(), http.MethodGet, "/a", nil)
 	w := &discard{header: http.Header{}}
@@ -48,7 +47,7 @@ func DriveHTTP(h http.Handler) (serve func() (status int)) {
 	}
 }
 
-// discard is a response that is not read.
+// discard is a response that nobody reads.
 type discard struct {
 	header http.Header
 	status int

@@ -12,9 +12,8 @@ import (
 	"github.com/redislimit/redislimit/internal/suite/httpsuite/fasthttpsuite"
 )
 
-// BenchmarkAdapters measures what a limit adds to a request: each framework serves a
-// route without a limit, and behind one that answers from memory. There are no
-// sockets; what differs is the middleware.
+// BenchmarkAdapters measures the time that a limit adds to a request: each framework serves a route without a limit, and
+// behind a limit that decides in memory. There are no sockets, so the middleware is the only difference.
 func BenchmarkAdapters(b *testing.B) {
 	for _, framework := range []struct {
 		name string
@@ -29,7 +28,7 @@ func BenchmarkAdapters(b *testing.B) {
 	}
 }
 
-// BenchmarkDecision measures the limiter's part of it.
+// BenchmarkDecision measures the limiter's part of that time.
 func BenchmarkDecision(b *testing.B) {
 	limit := httpsuite.Unlimited(b)
 	b.ReportAllocs()

@@ -8,13 +8,13 @@ import (
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
-// cachingCases are about caches between the server and its clients: none may store what one client is answered instead of
-// the handler's response, and send it to another.
+// cachingCases test that no cache between the server and its clients may store a response that one client receives instead
+// of the handler's, and send it to another client.
 func cachingCases() []testCase {
 	return []testCase{{"Caching", caching, nil}}
 }
 
-// cacheable are the headers that a middleware further out sets for the handler's response.
+// cacheable are the headers that an outer middleware sets for the handler's response.
 var cacheable = []Mount{
 	SetHeader{"Cache-Control", "public, max-age=3600"}, SetHeader{"Age", "7"}, SetHeader{"Etag", `"v1"`},
 	SetHeader{"Expires", "Mon, 16 Nov 2026 10:00:00 GMT"}, SetHeader{"Last-Modified", "Mon, 16 Nov 2026 09:00:00 GMT"},
@@ -28,7 +28,7 @@ func caching(b *testbed) {
 	unnamed := Limit{Limiter: b.limiter(core.FixedWindow(core.PerHour(1))), Key: keyfunc.IP(), Options: []guard.Option{guard.NoHeaders()}}
 	s := b.serve(App{Renders: true, Use: append([]Mount{SetHeader{"Vary", "Accept"}}, cacheable...), Routes: []Route{
 		{Path: "/middleware", Use: []Mount{limit}},
-		{Path: "/handler", Handler: Handler{Asks: []Ask{asked(lim, 3)}}},
+		{Path: "/handler", Handler: Handler{Asks: []Ask{charging(lim, 3)}}},
 		{Path: "/unnamed", Use: []Mount{unnamed}},
 		{Path: "/broken", Use: []Mount{b.broken()}},
 	}})
@@ -67,7 +67,7 @@ func caching(b *testbed) {
 	})
 }
 
-// wantUncached checks the status, and that no cache may store the answer.
+// wantUncached checks the status, and that no cache may store the response.
 func (a answer) wantUncached(status int) {
 	a.Helper()
 	a.wantStatus(status)

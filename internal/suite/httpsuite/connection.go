@@ -15,7 +15,7 @@ import (
 	"github.com/redislimit/redislimit/core/guard"
 )
 
-// connectionCases are about responses that are more than a body.
+// connectionCases test responses that are more than a body.
 func connectionCases() []testCase {
 	return []testCase{
 		{"Stream", stream, nil},
@@ -24,8 +24,8 @@ func connectionCases() []testCase {
 	}
 }
 
-// eachWriter runs a case with a plain limit of n and with one that has to watch the
-// response to know its status.
+// eachWriter runs a case with a plain limit of n, and with limits that have to watch the response in order to know its
+// status.
 func (b *testbed) eachWriter(n int64, run func(*testbed, Limit)) {
 	b.Helper()
 	for name, options := range map[string][]guard.Option{
@@ -41,7 +41,7 @@ func (b *testbed) eachWriter(n int64, run func(*testbed, Limit)) {
 	}
 }
 
-// upgrade asks for another protocol, and says one line in it if the status is 101.
+// upgrade asks for another protocol. If the status is 101, it sends one line in that protocol.
 func (s *servedApp) upgrade(path string, status int) {
 	s.Helper()
 	conn, err := new(net.Dialer).DialContext(s.Context(), "tcp", strings.TrimPrefix(s.server.URL, "http://"))
@@ -49,7 +49,7 @@ func (s *servedApp) upgrade(path string, status int) {
 		s.Fatal(err)
 	}
 	defer func() { _ = conn.Close() }()
-	_ = conn.SetDeadline(time.Now().Add(testTimeout)) // a connection just made
+	_ = conn.SetDeadline(time.Now().Add(testTimeout)) // cannot fail on a new connection
 	_, _ = io.WriteString(conn, "GET "+path+" HTTP/1.1\r\nHost: test\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
 	reader := bufio.NewReader(conn)
 	resp, err := http.ReadResponse(reader, nil)
@@ -58,17 +58,17 @@ func (s *servedApp) upgrade(path string, status int) {
 	}
 	_ = resp.Body.Close()
 	if resp.StatusCode != status {
-		s.Errorf("status %d, want %d", resp.StatusCode, status)
+		s.Errorf("got status %d, want %d", resp.StatusCode, status)
 	}
 	if status == http.StatusSwitchingProtocols {
 		_, _ = io.WriteString(conn, "ping\n")
 		if echo, err := reader.ReadString('\n'); echo != "ping\n" {
-			s.Errorf("the echo over the connection is %q, %v", echo, err)
+			s.Errorf("the echo over the connection is %q, %v; want %q", echo, err, "ping\n")
 		}
 	}
 }
 
-// stream reads the first half of a body before the handler writes the second.
+// stream reads the first half of a body before the handler writes the second half.
 func stream(b *testbed) { b.streams("HTTP/1.1") }
 func http2(b *testbed)  { b.streams("HTTP/2.0") }
 
@@ -83,12 +83,12 @@ func (b *testbed) streams(version string) {
 		ans.wantDenied()
 		ans.wantHeaders("1", "0", "1800000073", "60")
 		if ans.proto != version {
-			b.Errorf("over %s", ans.proto)
+			b.Errorf("the response came over %s, want %s", ans.proto, version)
 		}
 	})
 }
 
-// getInParts opens gate when it has read the first line.
+// getInParts sends a request, and opens gate once it has read the first line of the response.
 func (s *servedApp) getInParts(gate chan<- struct{}) {
 	s.Helper()
 	ctx, cancel := context.WithTimeout(s.Context(), testTimeout)
@@ -100,24 +100,23 @@ func (s *servedApp) getInParts(gate chan<- struct{}) {
 	resp, err := s.server.Transport.RoundTrip(req)
 	if err != nil {
 		close(gate)
-		s.Fatal("no response before the handler was through: ", err)
+		s.Fatal("the response did not begin before the handler returned: ", err)
 	}
 	body := bufio.NewReader(resp.Body)
 	first, err := body.ReadString('\n')
 	close(gate)
 	rest, restErr := io.ReadAll(body)
 	if first != "one\n" || string(rest) != "two\n" || resp.StatusCode != http.StatusOK || resp.Header.Get("X-Ratelimit-Limit") != "1" {
-		s.Errorf("%d, %v: %q, %v, then %q, %v", resp.StatusCode, resp.Header, first, err, rest, restErr)
+		s.Errorf("got status %d, header %v, body %q, %v, then %q, %v; want 200, the headers of the limit, and the lines one and two", resp.StatusCode, resp.Header, first, err, rest, restErr)
 	}
 	_ = resp.Body.Close()
 }
 
-// uploads has the server remove the temporary files of an upload, although the handler
-// may have parsed another request than the one that the server has, and also if the
-// handler panics and that is recovered outside of the limit.
+// uploads checks that the server removes the temporary files of an upload, even if the handler parsed a copy of the
+// server's request, and even if the handler panics and an outer middleware recovers.
 func uploads(b *testbed) {
 	b.eachWriter(9, uploadsBehind)
-	b.each("InFlight", func(b *testbed) { uploadsBehind(b, b.slots(9)) }) // which gives the request a context
+	b.each("InFlight", func(b *testbed) { uploadsBehind(b, b.slots(9)) }) // InFlight gives the request a new context
 }
 
 func uploadsBehind(b *testbed, limit Limit) {
@@ -138,11 +137,11 @@ func uploadsBehind(b *testbed, limit Limit) {
 	s.upload("/a").wantStatus(http.StatusOK)
 	s.upload("/panics").wantStatus(http.StatusInternalServerError)
 	s.close()
-	if want := 2; parsed != want && b.adapter.Lacks[ResponseWriter] == "" { // fasthttp has small forms in memory
+	if want := 2; parsed != want && b.adapter.Lacks[ResponseWriter] == "" { // fasthttp keeps small forms in memory
 		b.Errorf("the uploads were in %d temporary files, want %d", parsed, want)
 	}
 	if n := files(); n != 0 {
-		b.Errorf("%d temporary files are left", n)
+		b.Errorf("%d temporary files are left, want 0", n)
 	}
 }
 

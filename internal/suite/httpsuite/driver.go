@@ -14,12 +14,12 @@ import (
 	"github.com/redislimit/redislimit/core"
 )
 
-// The following helpers let the adapters of several frameworks serve an App.
+// The helpers of this file let the adapters of several frameworks serve an App.
 
-// ServeHTTP serves app by h with net/http, on which every framework except Fiber is built.
+// ServeHTTP serves app by h with net/http, on which all frameworks except Fiber are based.
 func ServeHTTP(h http.Handler, app App) *Server {
 	s := httptest.NewUnstartedServer(h)
-	s.Config.ErrorLog = log.New(io.Discard, "", 0) // a panic after the header is meant
+	s.Config.ErrorLog = log.New(io.Discard, "", 0) // some cases panic after the header on purpose
 	s.Config.WriteTimeout = app.WriteTimeout
 	if app.Base != nil {
 		s.Config.BaseContext = func(net.Listener) context.Context { return app.Base }
@@ -39,20 +39,20 @@ func SignIn(r *http.Request, key any, user string) *http.Request {
 	return r.WithContext(context.WithValue(ctx, key, user))
 }
 
-// AllowOrigins lets scripts of all origins read a response, and reports whether the request is a preflight, which is
-// answered with 204.
+// AllowOrigins lets scripts of all origins read a response. It reports whether the request is a preflight, which the caller
+// answers with 204.
 func AllowOrigins(h http.Header, r *http.Request) (preflight bool) {
 	h.Set("Access-Control-Allow-Origin", "*")
 	return r.Method == http.MethodOptions && r.Header.Get("Access-Control-Request-Method") != ""
 }
 
-// A Zipper is a response writer that compresses what is written, until it is closed.
+// A Zipper is a response writer that compresses the body, until it is closed.
 type Zipper struct {
 	http.ResponseWriter
 	*gzip.Writer
 }
 
-// Zip returns w as a compression middleware hands it on.
+// Zip returns w wrapped as a compression middleware does it.
 func Zip(w http.ResponseWriter) Zipper {
 	w.Header().Set("Content-Encoding", "gzip")
 	return Zipper{w, gzip.NewWriter(w)}
@@ -67,13 +67,13 @@ func (z Zipper) WriteHeader(status int) {
 	z.ResponseWriter.WriteHeader(status)
 }
 
-// Write compresses b. Gin 1.12 says the length only between WriteHeader and this.
+// Write compresses b. It removes the length again, because Gin 1.12 sets it between WriteHeader and Write.
 func (z Zipper) Write(b []byte) (int, error) {
 	z.Header().Del("Content-Length")
 	return z.Writer.Write(b)
 }
 
-// A statusWriter knows the status that was written.
+// A statusWriter records the status that was written.
 type statusWriter struct {
 	http.ResponseWriter
 
@@ -85,7 +85,7 @@ func (w *statusWriter) WriteHeader(status int) {
 	w.ResponseWriter.WriteHeader(status)
 }
 
-// LogTo has next answer, and tells saw the status.
+// LogTo returns a handler that calls next, and then saw with the status.
 func LogTo(saw func(status int), next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s := &statusWriter{w, http.StatusOK}
@@ -94,10 +94,10 @@ func LogTo(saw func(status int), next http.Handler) http.Handler {
 	})
 }
 
-// Colons writes /users/{id} as /users/:id.
+// Colons converts a path from the form /users/{id} to /users/:id.
 func Colons(path string) string { return strings.NewReplacer("{", ":", "}", "").Replace(path) }
 
-// Each makes middlewares of mounts.
+// Each makes the middlewares of mounts.
 func Each[M any](mounts []Mount, middleware func(Mount) M) []M {
 	middlewares := make([]M, 0, len(mounts))
 	for _, mount := range mounts {
@@ -106,17 +106,17 @@ func Each[M any](mounts []Mount, middleware func(Mount) M) []M {
 	return middlewares
 }
 
-// An HTTPContext is what the frameworks on net/http have in common as a [Context].
+// An HTTPContext has the parts of a [Context] that frameworks on net/http have in common.
 type HTTPContext struct {
 	W      http.ResponseWriter
 	R      *http.Request
-	Refuse func(status int) error                                   // as the framework fails
+	Refuse func(status int) error                                   // fails by the framework's own error
 	Show   func() (core.Result, bool)                               // the adapter's Result
 	Charge func(n int64)                                            // the adapter's SetCost
 	Reply  func(core.Decision, error) (answered bool, answer error) // the adapter's Answerer
 }
 
-// Write does not send a status.
+// Write writes body. It writes a status only if that is not 0.
 func (c HTTPContext) Write(status int, body string) error {
 	if status != 0 {
 		c.W.WriteHeader(status)
@@ -131,7 +131,7 @@ func (c HTTPContext) Fail(status int) error { return c.Refuse(status) }
 // Throw returns err.
 func (HTTPContext) Throw(err error) error { return err }
 
-// Stream flushes first.
+// Stream flushes the first part before it calls more.
 func (c HTTPContext) Stream(first string, more func(), second string) error {
 	flusher, ok := c.W.(http.Flusher)
 	if !ok {
@@ -167,19 +167,19 @@ func (c HTTPContext) Upgrade(talk func(io.ReadWriter)) error {
 	return nil
 }
 
-// Gone ends when net/http has noticed that the client left.
+// Gone is closed when net/http has noticed that the client left.
 func (c HTTPContext) Gone() <-chan struct{} { return c.R.Context().Done() }
 
 // Context returns the request's context.
 func (c HTTPContext) Context() context.Context { return c.R.Context() }
 
-// Upload leaves a byte of the form in memory.
+// Upload parses the form, and keeps only a byte of it in memory.
 func (c HTTPContext) Upload() error { return c.R.ParseMultipartForm(1) }
 
 // Writer returns W.
 func (c HTTPContext) Writer() http.ResponseWriter { return c.W }
 
-// Result returns what Show does.
+// Result calls Show.
 func (c HTTPContext) Result() (core.Result, bool) { return c.Show() }
 
 // SetCost calls Charge.

@@ -9,7 +9,7 @@ import (
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
-// dryRunCases are about a limiter that decides and charges, and shows nothing.
+// dryRunCases test a limiter that decides and charges but shows nothing to clients.
 func dryRunCases() []testCase {
 	return []testCase{
 		{"DryRun", dryRun, nil},
@@ -18,7 +18,7 @@ func dryRunCases() []testCase {
 	}
 }
 
-// dry has limit decide and charge, with every option that could show something.
+// dry makes limit a dry run, with every option that could show something to clients.
 func dry(limit Limit) Limit {
 	limit.Options = []guard.Option{guard.DryRun(), guard.Headers(guard.XRateLimit | guard.IETF), guard.ExposeHeaders()}
 	limit.OnDenied = &Handler{Body: "denied"}
@@ -37,7 +37,7 @@ func dryRun(b *testbed) {
 	b.wantLeft(limit.Limiter, ipKey, 0)
 }
 
-// dryRunFails breaks the key function and then Redis; clients do not notice.
+// dryRunFails makes the key function fail, and then Redis. Clients do not notice.
 func dryRunFails(b *testbed) {
 	ans := b.behind(dry(b.broken())).get("/a")
 	ans.wantServed()
@@ -56,7 +56,7 @@ func dryRunFails(b *testbed) {
 	})
 }
 
-// dryRunDelays would wait for an hour.
+// dryRunDelays uses a queue that would delay a request for an hour.
 func dryRunDelays(b *testbed) {
 	lim := b.limiter(core.LeakyBucket(core.Per(1, time.Hour), core.Burst(3)))
 	s := b.behind(dry(Limit{Limiter: lim, Key: keyfunc.IP()}))

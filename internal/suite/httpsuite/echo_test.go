@@ -16,7 +16,7 @@ func echoFramework() httpsuite.Adapter {
 	return httpsuite.Adapter{
 		Name: "Echo", Start: startEcho,
 		Lacks: map[httpsuite.Ability]string{
-			httpsuite.Interim: "Echo takes an interim status for the final one",
+			httpsuite.Interim: "Echo mistakes an interim status for the final one",
 		},
 		Patterns: map[httpsuite.MountPoint]string{
 			httpsuite.Everywhere: "/g/users/:id",
@@ -48,7 +48,7 @@ func startEcho(_ *testing.T, app httpsuite.App) *httpsuite.Server {
 	return httpsuite.ServeHTTP(e, app)
 }
 
-// recoverEcho makes a panic an error, as Echo's own middleware does.
+// recoverEcho turns a panic into an error, as Echo's own middleware does.
 func recoverEcho(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) (err error) {
 		defer func() {
@@ -60,14 +60,13 @@ func recoverEcho(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// renderEcho is an HTTPErrorHandler; like Echo's own it takes an *echo.HTTPError
-// only as it is, not wrapped.
+// renderEcho is an HTTPErrorHandler. Like Echo's own, it recognizes an *echo.HTTPError only if the error is not wrapped.
 func renderEcho(err error, c echo.Context) {
 	if c.Response().Committed {
 		return
 	}
 	status := http.StatusInternalServerError
-	if he, ok := err.(*echo.HTTPError); ok { //nolint:errorlint // as Echo's own does
+	if he, ok := err.(*echo.HTTPError); ok { //nolint:errorlint // as Echo's own handler does
 		status = he.Code
 	}
 	status, body := httpsuite.Render(err, status)
@@ -96,7 +95,7 @@ func middlewareEcho(mount httpsuite.Mount) echo.MiddlewareFunc {
 		return func(next echo.HandlerFunc) echo.HandlerFunc {
 			return func(c echo.Context) error {
 				if err := next(c); err != nil {
-					c.Error(err) // as Echo's own does
+					c.Error(err) // as Echo's own middleware does
 				}
 				m.Saw(c.Response().Status)
 				return nil
@@ -129,7 +128,7 @@ func middlewareEcho(mount httpsuite.Mount) echo.MiddlewareFunc {
 	panic(fmt.Sprintf("a mount %T", mount))
 }
 
-// beforeEcho is middleware that does something first.
+// beforeEcho returns a middleware that calls first before the next handler.
 func beforeEcho(first func(echo.Context)) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {

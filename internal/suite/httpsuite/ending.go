@@ -15,12 +15,12 @@ import (
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
-// endingCases are about what is charged, and freed, when a response has ended.
+// endingCases test what is charged and freed when a response has ended.
 func endingCases() []testCase {
 	return []testCase{{"Endings", eachEnding, nil}}
 }
 
-// What each request of a mode takes, of how much, and what handlers say that it cost.
+// A mode limits to quota, and each of its requests reserves reserved units. Handlers set the cost to realCost, or later to lateCost.
 const (
 	quota    = 9
 	reserved = 2
@@ -28,15 +28,15 @@ const (
 	lateCost = 7
 )
 
-// A mode is how a limit charges. Every mode except the plain one charges, or frees what it holds, when the
-// response has ended.
+// A mode is how a limit charges. Every mode except the plain one charges, or frees what it holds, when the response has
+// ended.
 type mode struct {
 	name      string
 	slots     bool // requests in flight are limited
-	units     bool // and requests in a window
+	units     bool // requests in a window are limited
 	costAfter bool
 	countIf   func(status int) bool
-	and       bool // another limiter decides, too, by a cost of 1
+	and       bool // another limiter decides, too, with a cost of 1
 }
 
 func modes() []mode {
@@ -56,7 +56,7 @@ func modes() []mode {
 	}
 }
 
-// member is the other limiter.
+// member returns the other limiter.
 func (b *testbed) member() *core.Limiter {
 	return b.named("member", core.FixedWindow(core.PerMinute(quota)))
 }
@@ -83,7 +83,7 @@ func (m mode) limit(b *testbed, saw *statusLog) Limit {
 	return Limit{Limiter: b.limiter(limits...), Key: keyfunc.IP(), Options: options}
 }
 
-// left returns what is left of each limit when charged is held, or charged, and taken are the slots.
+// left returns how many units remain of each limit while taken slots are in use and charged units are held or charged.
 func (m mode) left(taken, charged int64) (left []int64) {
 	if m.slots {
 		left = append(left, quota-taken)
@@ -94,7 +94,7 @@ func (m mode) left(taken, charged int64) (left []int64) {
 	return left
 }
 
-// charged returns what a request costs that ends with status.
+// charged returns the units that a request with this cost and status is charged.
 func (m mode) charged(cost int64, status int) int64 {
 	switch {
 	case m.countIf != nil && !m.countIf(status):
@@ -109,10 +109,10 @@ func (m mode) charged(cost int64, status int) int64 {
 type ending struct {
 	name    string
 	handler Handler
-	status  int  // that the client gets; 0: frameworks differ
+	status  int  // the status that the client gets; 0: frameworks differ
 	bare    bool // the app has no error handler
-	waits   bool // for the test, which looks meanwhile at what is held
-	leaves  bool // the client does, before the handler is through
+	waits   bool // the handler waits for the test, which checks meanwhile what is held
+	leaves  bool // the client leaves before the handler returns
 	needs   Ability
 }
 
@@ -130,7 +130,7 @@ func endings() []ending {
 		{name: "RenderedToNobody", handler: Handler{Do: ThrowGone}, status: 418, waits: true, leaves: true, needs: Gone},
 		{name: "Error", handler: Handler{Do: Throw}, bare: true}, // Gin leaves it at 200
 		{name: "Panic", handler: Handler{Do: Panic}, status: 500},
-		{name: "PanicLate", handler: Handler{Do: PanicLate}}, // what was written is sent, or is taken back
+		{name: "PanicLate", handler: Handler{Do: PanicLate}}, // frameworks send the written part, or discard it
 		{name: "NotFound", status: 404},
 		{name: "Waits", handler: Handler{Do: Wait}, status: 200, waits: true},
 		{name: "Stream", handler: Handler{Do: Stream}, status: 200, waits: true},
@@ -143,8 +143,7 @@ func endings() []ending {
 	}
 }
 
-// hijack takes over the connection and then writes to the response, which reaches nobody
-// and has no status.
+// hijack takes over the connection and then writes to the response, which reaches nobody and has no status.
 func hijack(w http.ResponseWriter) string {
 	conn, _, err := http.NewResponseController(w).Hijack()
 	if err != nil {
@@ -155,14 +154,15 @@ func hijack(w http.ResponseWriter) string {
 	return "too late"
 }
 
-// eachEnding ends a request in every way, in every mode. The limit is mounted in each place, for each ending and for each mode.
+// eachEnding ends a request in every way, in every mode. The mount point of the limit changes with the ending and with the
+// mode.
 func eachEnding(b *testbed) {
 	points := []MountPoint{Everywhere, InGroup, OnRoute}
 	for i, e := range endings() {
 		for j, m := range modes() {
 			point := points[(i+j)%len(points)]
 			if e.status == http.StatusNotFound {
-				point = Everywhere // nothing is mounted elsewhere
+				point = Everywhere // no other mount point sees the request
 			}
 			b.each(fmt.Sprintf("%s/%s/%s", e.name, m.name, point), func(b *testbed) {
 				b.need(e.needs)
@@ -172,8 +172,7 @@ func eachEnding(b *testbed) {
 	}
 }
 
-// ends makes a request end as in e. Units are charged and slots freed once, according to the status that
-// the client gets.
+// ends makes a request end as in e. Units are charged and slots freed once, by the status that the client gets.
 func (b *testbed) ends(e ending, m mode, point MountPoint) {
 	b.Helper()
 	var saw statusLog
@@ -202,7 +201,7 @@ func (b *testbed) ends(e ending, m mode, point MountPoint) {
 			leave()
 			<-done
 		}
-		if e.handler.Do == Stream { // the handler is not through
+		if e.handler.Do == Stream { // the handler has not returned yet
 			b.wantLeftOfEach(limit.Limiter, m.left(reserved, reserved))
 		}
 		open()
@@ -211,7 +210,7 @@ func (b *testbed) ends(e ending, m mode, point MountPoint) {
 		}
 	}
 	if e.status != 0 && status != e.status {
-		b.Errorf("status %d, want %d", status, e.status)
+		b.Errorf("got status %d, want %d", status, e.status)
 	}
 	if e.handler.Later != nil {
 		cost = lateCost
@@ -231,23 +230,23 @@ func (b *testbed) ends(e ending, m mode, point MountPoint) {
 func (b *testbed) wantLeftOfEach(lim *core.Limiter, want []int64) {
 	b.Helper()
 	if got := limits.Left(b, lim, ipKey); !slices.Equal(got, want) {
-		b.Errorf("%d left of each limit, want %d", got, want)
+		b.Errorf("of the limits %d units remain, want %d", got, want)
 	}
 }
 
 // untilLeftOfEach waits until a response that has ended is settled.
 func (b *testbed) untilLeftOfEach(lim *core.Limiter, want []int64) {
 	b.Helper()
-	b.until(fmt.Sprintf("%d left of each limit", want), func() bool { return slices.Equal(limits.Left(b, lim, ipKey), want) })
+	b.until(fmt.Sprintf("%d units remain of the limits", want), func() bool { return slices.Equal(limits.Left(b, lim, ipKey), want) })
 }
 
-// A statusLog has the statuses that a CountIf was asked about.
+// A statusLog records the statuses with which a CountIf was called.
 type statusLog struct {
 	mu       sync.Mutex
 	statuses []int
 }
 
-// counts is a CountIf that records the statuses before it asks counted.
+// counts returns a CountIf that records each status and then calls counted.
 func (s *statusLog) counts(counted func(status int) bool) guard.Option {
 	return guard.CountIf(func(status int) bool {
 		s.add(status)
@@ -261,19 +260,18 @@ func (s *statusLog) add(status int) {
 	s.statuses = append(s.statuses, status)
 }
 
-// want checks, after the server was closed, that CountIf was asked about these
-// statuses, once each. An adapter may ask as late as at the end of the request's
-// context.
+// want checks, after the server was closed, that CountIf was called with these statuses, once each. An adapter may call it
+// as late as at the end of the request's context.
 func (s *statusLog) want(b *testbed, statuses ...int) {
 	b.Helper()
 	var got []int
-	b.until("CountIf was asked", func() bool {
+	b.until("CountIf is called", func() bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		got = slices.Clone(s.statuses)
 		return len(got) >= len(statuses)
 	})
 	if !slices.Equal(got, statuses) {
-		b.Errorf("CountIf saw %v, the client %v", got, statuses)
+		b.Errorf("CountIf was called with %v, want the client's statuses %v", got, statuses)
 	}
 }

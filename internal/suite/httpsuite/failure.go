@@ -11,8 +11,8 @@ import (
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
-// failureCases are about requests that cannot be decided on as usual: none of them
-// passes unlimited unless configured to, and no answer has the cause.
+// failureCases test requests that cannot be decided as usual: none of them passes unlimited unless this is configured, and
+// no response contains the cause.
 func failureCases() []testCase {
 	return []testCase{
 		{"KeyError", keyError, nil},
@@ -24,30 +24,33 @@ func failureCases() []testCase {
 	}
 }
 
-// wantHidden checks that the client sees nothing of the cause.
+// wantHidden checks that the response does not contain the cause.
 func (a answer) wantHidden(cause string) {
 	a.Helper()
 	if text := fmt.Sprint(a.header, a.body); strings.Contains(text, cause) {
-		a.Errorf("the answer has the cause: %s", text)
+		a.Errorf("the response contains the cause %q: %s", cause, text)
 	}
 }
 
-// wantLogged checks that the log has it.
+// wantLogged checks that the log contains the cause.
 func (b *testbed) wantLogged(cause string) {
 	b.Helper()
 	if b.logs.Count(cause) == 0 {
-		b.Errorf("nothing is logged about %s", cause)
+		b.Errorf("the log does not contain %q", cause)
 	}
 }
 
+// broken returns a limit whose key function fails.
 func (b *testbed) broken() Limit {
 	limit := b.fixed(1)
 	limit.Key = func(keyfunc.Request) (string, error) { return "", errors.New("broken: secret detail") }
 	return limit
 }
 
-// keyError has the key function fail, or return nothing, which no client can wait out.
+// keyError uses a key function that fails: no client can wait for this to pass.
 func keyError(b *testbed) { b.failsByKey(b.broken(), "secret detail") }
+
+// emptyKey uses a key function that returns an empty key.
 func emptyKey(b *testbed) {
 	limit := b.fixed(1)
 	limit.Key = func(keyfunc.Request) (string, error) { return "", nil }
@@ -68,8 +71,7 @@ func (b *testbed) failsByKey(limit Limit, cause string) {
 	b.wantLeft(limit.Limiter, fallbackKey, 1)
 }
 
-// unavailable stops Redis for a while. The log has it once, maybe later than the
-// first client.
+// unavailable makes Redis fail for a while. The log says so once, maybe later than the first client gets its response.
 func unavailable(b *testbed) {
 	limit := b.fixed(2)
 	s := b.serve(App{Use: []Mount{limit}, Routes: []Route{{Path: "/a"}}})
@@ -87,8 +89,7 @@ func unavailable(b *testbed) {
 	s.get("/a").wantDenied()
 }
 
-// outage serves what shows the result, behind a limit of 1 over a Redis that is
-// away.
+// outage serves a handler that shows the Result, behind a limit of 1 over a Redis that is away.
 func (b *testbed) outage(policy core.Option) *servedApp {
 	b.redis.SetError("LOADING secret detail")
 	lim := core.MustNew(b.client, "api", core.FixedWindow(core.PerMinute(1)), policy)
@@ -105,7 +106,7 @@ func failOpen(b *testbed) {
 	}
 }
 
-// failLocal goes on limiting, with headers, by the count of this process.
+// failLocal checks that requests are still limited, with headers, by the count of this process.
 func failLocal(b *testbed) {
 	s := b.outage(core.FailLocal())
 	s.get("/a").want(http.StatusOK, "fixed-1m allowed=true limit=1 remaining=0 delay=0s")
@@ -114,18 +115,18 @@ func failLocal(b *testbed) {
 	ans.wantHeader("X-RateLimit-Limit", "1")
 	ans.wantHeader("X-RateLimit-Remaining", "0")
 	if ans.header.Get("Retry-After") == "" {
-		b.Error("no Retry-After")
+		b.Error("the response has no Retry-After, want one")
 	}
 }
 
-// failLocalShare has a cost above this process's share of the limit: that is no mistake of
-// the configuration, and not logged as one.
+// failLocalShare uses a cost above this process's share of the limit. This is no mistake of the configuration, and must not
+// be logged as one.
 func failLocalShare(b *testbed) {
 	b.redis.SetError("LOADING secret detail")
 	lim := core.MustNew(b.client, "api", core.FixedWindow(core.PerMinute(10)), core.FailLocal(), core.Processes(10))
 	cost := estimate(5)
 	b.behind(Limit{Limiter: lim, Key: keyfunc.IP(), Options: []guard.Option{cost}}).get("/a").wantDenied()
 	if b.logs.Count("can never be admitted") > 0 {
-		b.Errorf("the log has %s", b.logs.String())
+		b.Errorf("the log has %s, want no line about a cost that can never be admitted", b.logs.String())
 	}
 }

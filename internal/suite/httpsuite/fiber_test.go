@@ -41,7 +41,7 @@ func startFiber(t *testing.T, app httpsuite.App) *httpsuite.Server {
 	return fasthttpsuite.Serve(t, f, f.Listener)
 }
 
-// renderFiber is an ErrorHandler.
+// renderFiber is an ErrorHandler that renders errors by [httpsuite.Render].
 func renderFiber(c *fiber.Ctx, err error) error {
 	status := http.StatusInternalServerError
 	var fe *fiber.Error
@@ -82,7 +82,7 @@ func handlerFiber(h httpsuite.Handler) fiber.Handler {
 	}
 }
 
-// A fiberContext is a request of Fiber to the suite.
+// A fiberContext is a request of Fiber in the form of the suite.
 type fiberContext struct {
 	fasthttpsuite.FiberContext
 
@@ -110,15 +110,15 @@ func cookiesFiber(tb testing.TB, ctx *fasthttp.RequestCtx) (keyfunc.Request, fun
 	return fiberlimit.Request(c), func(name string) string { return c.Cookies(name) }
 }
 
-// TestFiberTakenBack sets the cost with a fiber.Ctx that Fiber has taken back, as the writer
-// of a streamed body may. No more comes of it than of a request without a limiter.
+// TestFiberTakenBack sets the cost with a fiber.Ctx that Fiber has taken back, as the writer of a streamed body may do. The
+// call must have no effect, as for a request without a limiter.
 func TestFiberTakenBack(t *testing.T) {
 	app := fiber.New()
 	c := app.AcquireCtx(fasthttpsuite.NewContext())
 	app.ReleaseCtx(c)
 	fiberlimit.SetCost(c, 3)
 	if res, ok := fiberlimit.Result(c); ok {
-		t.Errorf("a decision: %+v", res)
+		t.Errorf("Result of a released Ctx returned %+v, want none", res)
 	}
 }
 

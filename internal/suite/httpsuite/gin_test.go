@@ -14,12 +14,12 @@ import (
 )
 
 func ginFramework() httpsuite.Adapter {
-	gin.SetMode(gin.ReleaseMode) // otherwise it prints every route
+	gin.SetMode(gin.ReleaseMode) // otherwise Gin prints every route
 	return httpsuite.Adapter{
 		Name: "Gin", Start: startGin, Problem: true,
 		Lacks: map[httpsuite.Ability]string{
 			httpsuite.Ability(httpsuite.BeforeRouting): "Gin routes before any middleware runs",
-			httpsuite.Interim:                          "Gin takes an interim status for the final one",
+			httpsuite.Interim:                          "Gin mistakes an interim status for the final one",
 		},
 		Patterns: map[httpsuite.MountPoint]string{
 			httpsuite.Everywhere: "/g/users/:id",
@@ -45,8 +45,8 @@ func startGin(_ *testing.T, app httpsuite.App) *httpsuite.Server {
 	return httpsuite.ServeHTTP(engine, app)
 }
 
-// renderGin is the error handler of a Gin app: it is registered first, and renders
-// what the handlers left in c.Errors.
+// renderGin is the error handler of a Gin app. It is registered first, and renders the errors that handlers left in
+// c.Errors.
 func renderGin(c *gin.Context) {
 	c.Next()
 	if err := c.Errors.Last(); err != nil && !c.Writer.Written() {
@@ -104,7 +104,7 @@ func middlewareGin(mount httpsuite.Mount) gin.HandlerFunc {
 	panic(fmt.Sprintf("a mount %T", mount))
 }
 
-// A ginZipper is gin's writer that compresses.
+// A ginZipper is Gin's response writer that compresses.
 type ginZipper struct {
 	gin.ResponseWriter
 
@@ -128,7 +128,7 @@ func handlerGin(h httpsuite.Handler) gin.HandlerFunc {
 			Charge: func(n int64) { ginlimit.SetCost(c, n) },
 			Reply:  func(decision core.Decision, err error) (bool, error) { return limit.Answer(c, decision, err), nil },
 		}); err != nil {
-			_ = c.Error(err) // the same error again
+			_ = c.Error(err) // returns the same error
 		}
 	}
 }

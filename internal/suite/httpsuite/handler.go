@@ -13,42 +13,42 @@ import (
 	"github.com/redislimit/redislimit/core/guard"
 )
 
-// A Handler says what a native handler does. The zero Handler writes "served" and
-// leaves the status to the framework.
+// A Handler describes the behavior of a native handler. The zero Handler writes "served" and leaves the status to the
+// framework.
 type Handler struct {
 	Do Action
 	// Status is set explicitly if it is not 0.
 	Status int
-	// Body is what Write writes; the default is the text of the status.
+	// Body is the body to write; the default is the text of the status.
 	Body string
 	// Calls counts the calls, if not nil.
 	Calls *atomic.Int64
-	// Takes is for how long it works first.
+	// Takes is how long the handler works before it does anything else.
 	Takes time.Duration
-	// Gate is what Stream and Wait wait for.
+	// Gate is the channel that Stream and Wait wait for.
 	Gate <-chan struct{}
-	// Costs are set first of all, and Later by Stream and Upgrade when they are through.
+	// Costs are set before anything else. Later are set by Stream and Upgrade at their end.
 	Costs, Later []int64
-	// Probe is what Inspect looks at.
+	// Probe returns the text that Inspect writes.
 	Probe func(http.ResponseWriter) string
-	// Uploaded is called once Upload has parsed.
+	// Uploaded is called once Upload has parsed the form.
 	Uploaded func()
-	// Asks are the limiters that it asks itself before it does anything, one after the other. It returns once
-	// the adapter's Answerer, which Answers makes, has answered.
+	// Asks are the calls of limiters that the handler makes first, one after the other. After each, it passes the decision
+	// to the adapter's Answerer, which is made by Answers, and returns if the Answerer has answered.
 	Asks    []Ask
 	Answers Answers
 }
 
-// An Ask asks a limiter about a request, which has the context ctx.
+// An Ask calls a limiter for a request, which has the context ctx.
 type Ask func(ctx context.Context) (core.Decision, error)
 
-// Answers says what the adapter's Answerer is made with: its options, and native handlers if not nil.
+// Answers has the options of the adapter's Answerer, and native handlers if they are not nil.
 type Answers struct {
 	Options           []guard.AnswerOption
 	OnDenied, OnError *Handler
 }
 
-// AnswerOptions returns the options of a in full, with the framework's handlers in.
+// AnswerOptions returns all options of a, including the framework's handlers.
 func AnswerOptions[H any](a Answers, native func(Handler) H, onDenied, onError func(H) guard.AnswerOption) []guard.AnswerOption {
 	options := append([]guard.AnswerOption(nil), a.Options...)
 	if a.OnDenied != nil {
@@ -60,7 +60,7 @@ func AnswerOptions[H any](a Answers, native func(Handler) H, onDenied, onError f
 	return options
 }
 
-// An Action is something that handlers do.
+// An Action is something that a handler can do.
 type Action int
 
 // The actions.
@@ -69,7 +69,7 @@ const (
 	Silent                   // return, and write nothing
 	Fail                     // fail with Status, by the framework's own error if it has one
 	Throw                    // fail with errTeapot, which the app renders
-	ThrowGone                // so that the app renders it when the client has left
+	ThrowGone                // fail with an error that the app renders once the client has left
 	Panic                    // panic before anything is written
 	PanicLate                // panic after something was written
 	Stream                   // write and flush "one", wait for Gate, write "two"
@@ -79,29 +79,29 @@ const (
 	Upgrade                  // take over the connection and echo it
 	ShowResult               // write what the adapter's Result returns
 	Inspect                  // write what Probe returns for the http.ResponseWriter
-	Upload                   // parse a form with files, of which one byte may be in memory
-	AskLate                  // write Body, then ask Asks, and write it again if they all admit
+	Upload                   // parse a form with files, and keep at most a byte of them in memory
+	AskLate                  // write Body, then make the calls of Asks, and write Body again if they all admit
 )
 
-// A Context is what a [Handler] wants of the framework's request.
+// A Context has the parts of a framework's request that a [Handler] needs.
 type Context interface { //nolint:interfacebloat // a framework has many more
-	// Write writes body with status; 0 sets none.
+	// Write writes body with status; it sets no status if that is 0.
 	Write(status int, body string) error
 	// Fail fails with status.
 	Fail(status int) error
-	// Throw hands err to what renders the app's errors.
+	// Throw passes err to the code that renders the app's errors.
 	Throw(err error) error
-	// Stream sends first at once, and second when more returns.
+	// Stream sends first at once, calls more, and then sends second.
 	Stream(first string, more func(), second string) error
 	// Upgrade switches protocols and then talks.
 	Upgrade(talk func(io.ReadWriter)) error
-	// Gone ends when the client leaves.
+	// Gone is closed when the client leaves.
 	Gone() <-chan struct{}
-	// Context is the request's, as a handler has it.
+	// Context returns the request's context, as a handler gets it.
 	Context() context.Context
 	// Upload parses the form of the request.
 	Upload() error
-	// Writer is the response writer as a handler gets it, or nil.
+	// Writer returns the response writer as a handler gets it, or nil.
 	Writer() http.ResponseWriter
 	// Result is the adapter's Result.
 	Result() (core.Result, bool)
@@ -109,14 +109,13 @@ type Context interface { //nolint:interfacebloat // a framework has many more
 	SetCost(n int64)
 	// Answer is the method of the adapter's Answerer.
 	Answer(decision core.Decision, err error) (answered bool, answer error)
-	// CostSetter returns what sets the cost where a handler of the framework may have
-	// returned.
+	// CostSetter returns a function that sets the cost even after a handler of the framework may have returned.
 	CostSetter() func(n int64)
 }
 
 var errTeapot = errors.New("the app's own error")
 
-// A goneError is an errTeapot that takes until the client has left to render.
+// A goneError is an errTeapot whose rendering waits until the client has left.
 type goneError struct{ gone <-chan struct{} }
 
 func (goneError) Error() string { return errTeapot.Error() }
@@ -158,7 +157,7 @@ func (h Handler) Serve(c Context) error {
 	case ThrowGone:
 		return c.Throw(fmt.Errorf("wrapped: %w", goneError{c.Gone()}))
 	case PanicLate:
-		_ = c.Write(http.StatusOK, "partial") // the panic is next
+		_ = c.Write(http.StatusOK, "partial") // an error does not matter: the panic follows
 		panic("late")
 	case Panic:
 		panic("early")
@@ -211,15 +210,15 @@ func show(res core.Result, ok bool) string {
 	return fmt.Sprintf("%s allowed=%t limit=%d remaining=%d delay=%v", res.LimitName, res.Allowed, res.Limit, res.Remaining, res.Delay)
 }
 
-// Render is how an [App] that Renders answers err, which the framework would
-// answer with status.
+// Render returns the status and body with which an [App] that Renders answers err. The framework would answer it with the
+// given status.
 func Render(err error, status int) (int, string) {
 	var denied *guard.DeniedError
 	var gone goneError
 	switch {
 	case errors.As(err, &gone):
 		<-gone.gone
-		time.Sleep(10 * time.Millisecond) // others notice it, too
+		time.Sleep(10 * time.Millisecond) // time for other goroutines to notice it, too
 		return http.StatusTeapot, "teapot"
 	case errors.Is(err, errTeapot):
 		return http.StatusTeapot, "teapot"

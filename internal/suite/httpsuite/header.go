@@ -12,7 +12,7 @@ import (
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
-// headerCases are about the headers of a response.
+// headerCases test the headers of a response.
 func headerCases() []testCase {
 	return []testCase{
 		{"HeadersAlone", headersAlone, nil},
@@ -24,8 +24,8 @@ func headerCases() []testCase {
 	}
 }
 
-// headersAlone compares a limited response with the response of the bare handler: everything that the app
-// sets stays the same, byte for byte, and only the three headers are added.
+// headersAlone compares a limited response with the response of the bare handler: all headers that the app sets stay the
+// same, byte for byte, and only the three headers of the limit are added.
 func headersAlone(b *testbed) {
 	app := SetHeader{"App", "a,  b"}
 	s := b.serve(App{Use: []Mount{app}, Routes: []Route{{Path: "/bare"}, {Path: "/a", Use: []Mount{b.fixed(1)}}}})
@@ -39,7 +39,7 @@ func headersAlone(b *testbed) {
 		delete(limited.header, name)
 	}
 	if !maps.EqualFunc(bare.header, limited.header, slices.Equal[[]string]) {
-		b.Errorf("headers %v, without the limit %v", limited.header, bare.header)
+		b.Errorf("the other headers are %v, want %v as without the limit", limited.header, bare.header)
 	}
 	denied := s.get("/a")
 	denied.wantDenied()
@@ -61,7 +61,7 @@ func noHeaders(b *testbed) {
 	}
 }
 
-// headersOnDenial shows a limit in both sets of headers to denied clients, and to nobody else.
+// headersOnDenial shows a limit in both sets of headers to denied clients, and to no other clients.
 func headersOnDenial(b *testbed) {
 	limit := b.fixed(2)
 	limit.Options = []guard.Option{guard.HeadersOnDenial(), guard.Headers(guard.XRateLimit | guard.IETF), guard.ExposeHeaders()}
@@ -78,18 +78,18 @@ func headersOnDenial(b *testbed) {
 	ans.wantExposed("ratelimit ratelimit-policy x-ratelimit-limit x-ratelimit-remaining x-ratelimit-reset retry-after")
 
 	b.redis.SetError("LOADING")
-	s.get("/a").wantHeaders("", "", "", "1") // 503 is no admission
+	s.get("/a").wantHeaders("", "", "", "1") // a 503 has a Retry-After, too
 }
 
-// headerPrefix renames the three headers of one set, whatever the other options about headers are. It
-// renames nothing else, and no header has the usual name.
+// headerPrefix renames the three headers of one set, whatever the other options about headers are. It renames no other
+// header, and no header has the usual name.
 func headerPrefix(b *testbed) {
 	const retry, draft = "retry-after", "ratelimit ratelimit-policy "
 	for name, c := range map[string]struct {
 		prefix, exposed string
 		options         []guard.Option
-		admitted, unix  bool   // whether an admitted response has the three headers, and the reset is in Unix time
-		ietf            string // RateLimit of a denied response
+		admitted, unix  bool   // admitted: an admitted response has the three headers; unix: the reset is in Unix time
+		ietf            string // the header RateLimit of a denied response
 	}{
 		"Default": {"X-Rate-Limit-", "", nil, true, true, ""},
 		"OldDraft": {"RateLimit-", "ratelimit-limit ratelimit-remaining ratelimit-reset " + retry, []guard.Option{
@@ -127,7 +127,7 @@ func headerPrefix(b *testbed) {
 	}
 }
 
-// wantPrefixed checks the headers whose names begin with a prefix.
+// wantPrefixed checks the three headers whose names begin with a prefix.
 func (a answer) wantPrefixed(prefix, limit, remaining, reset string) {
 	a.Helper()
 	a.wantHeader(prefix+"Limit", limit)
@@ -135,7 +135,7 @@ func (a answer) wantPrefixed(prefix, limit, remaining, reset string) {
 	a.wantHeader(prefix+"Reset", reset)
 }
 
-// resetDelta counts the seconds from the clock that decided, rounded up.
+// resetDelta checks that the reset is the number of seconds, rounded up, by the clock that decided.
 func resetDelta(b *testbed) {
 	limit := b.fixed(2)
 	limit.Options = []guard.Option{guard.ResetInSeconds()}
@@ -158,8 +158,8 @@ func resetDelta(b *testbed) {
 	b.behind(bucket).get("/a").wantHeaders("1", "1", "0", "")
 }
 
-// exposeHeaders has browsers let scripts see the headers in use, besides those
-// that the app exposes itself.
+// exposeHeaders checks that browsers let scripts see the headers of the limit, in addition to headers that the app itself
+// exposes.
 func exposeHeaders(b *testbed) {
 	const legacy = "x-ratelimit-limit x-ratelimit-remaining x-ratelimit-reset retry-after"
 	for _, c := range []struct {
@@ -191,7 +191,7 @@ func exposeHeaders(b *testbed) {
 	}
 }
 
-// wantExposed checks the exposed names: each of them once, in whatever order.
+// wantExposed checks the names of exposed headers: each once, in any order.
 func (a answer) wantExposed(names string) {
 	a.Helper()
 	var got []string
@@ -202,6 +202,6 @@ func (a answer) wantExposed(names string) {
 	slices.Sort(got)
 	slices.Sort(want)
 	if !slices.Equal(got, want) {
-		a.Errorf("%d: exposed are %q, want %q", a.status, got, want)
+		a.Errorf("%s, status %d: the exposed headers are %q, want %q", a.what, a.status, got, want)
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
-// delayCases are about LeakyBucket, which makes requests wait for their turn.
+// delayCases test LeakyBucket, which makes requests wait for their turn.
 func delayCases() []testCase {
 	return []testCase{
 		{"Delayed", delayed, nil},
@@ -20,8 +20,7 @@ func delayCases() []testCase {
 	}
 }
 
-// delayed sends a handful of requests at once: each waits at least for its Delay, and each has the Delay of
-// a different turn.
+// delayed sends a few requests at once: each waits at least for its Delay, and each has the Delay of a different turn.
 func delayed(b *testbed) {
 	const capacity, interval = 4, 20 * time.Millisecond
 	lim := b.limiter(core.LeakyBucket(core.Per(1, interval), core.Burst(capacity)))
@@ -37,24 +36,24 @@ func delayed(b *testbed) {
 		_, delay, _ := strings.Cut(ans.body, " delay=")
 		d, err := time.ParseDuration(delay)
 		if err != nil {
-			b.Fatalf("body %q: %v", ans.body, err)
+			b.Fatalf("got the body %q, want one with a delay: %v", ans.body, err)
 		}
 		if ans.took < d {
-			b.Errorf("served after %v, want at least %v", ans.took, d)
+			b.Errorf("a request was served after %v, want at least its Delay of %v", ans.took, d)
 		}
 		delays = append(delays, d)
 	}
 	slices.Sort(delays)
 	if want := []time.Duration{0, interval, 2 * interval, 3 * interval}; !slices.Equal(delays, want) {
-		b.Errorf("delayed for %v, want %v", delays, want)
+		b.Errorf("the requests were delayed for %v, want %v", delays, want)
 	}
-	ans := s.get("/a") // the queue is full by the clock, which stands
+	ans := s.get("/a") // the clock stands, so the queue is still full
 	ans.wantDenied()
 	ans.wantHeaders("4", "0", "1800000013", "1")
 }
 
-// goneWhileDelayed makes the client leave the queue: its charge is taken back, its slot is free, and the
-// handler does not run. The Delay would last longer than the test.
+// goneWhileDelayed makes the client leave the queue: its charge is taken back, its slot is freed, and the handler does not
+// run. The Delay would last longer than the test.
 func goneWhileDelayed(b *testbed) {
 	for name, options := range map[string][]guard.Option{
 		"Plain":     nil,
@@ -73,7 +72,7 @@ func goneWhileDelayed(b *testbed) {
 			s.get("/a").wantServed()
 			b.untilLeftOfEach(lim, []int64{2, 5, 8})
 			leave, done := s.start("/a")
-			b.until("in the queue", func() bool { return decided.Load() == 2 })
+			b.until("the request is in the queue", func() bool { return decided.Load() == 2 })
 			b.wantLeftOfEach(lim, []int64{1, 4, 7})
 			leave()
 			<-done

@@ -11,8 +11,7 @@ import (
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
-// ietfCases are about the fields of the IETF draft, which an independent parser of RFC 9651
-// accepts.
+// ietfCases test the fields of the IETF draft. An independent parser of RFC 9651 must accept them.
 func ietfCases() []testCase {
 	return []testCase{
 		{"IETF", ietf, nil},
@@ -20,10 +19,10 @@ func ietfCases() []testCase {
 	}
 }
 
-// An ietfStep is a request some time later, and the headers of its response.
+// An ietfStep is a request after some time, and the headers of its response.
 type ietfStep struct {
 	later      time.Duration
-	rate       string // RateLimit
+	rate       string // the header RateLimit
 	retryAfter string
 }
 
@@ -44,14 +43,14 @@ func ietf(b *testbed) {
 		},
 		{
 			"Pace", []core.Option{core.FixedWindow(core.PerMinute(1000), core.Aligned())}, 1, `"api";q=1000;w=60`, []ietfStep{
-				{0, `"api";r=999;t=60`, ""}, // not 48, when the window ends: 999 units in that are more than 1000 a minute
+				{0, `"api";r=999;t=60`, ""}, // not 48, when the window ends: 999 units in 48 s are more than 1000 a minute
 				{40 * time.Second, `"api";r=998;t=60`, ""},
 			},
 		},
 		{
 			"Denied", []core.Option{core.TokenBucket(core.PerMinute(3))}, 2, `"api";q=3;w=60`, []ietfStep{
 				{0, `"api";r=1;t=40`, ""},
-				{0, `"api";r=1;t=20`, "20"}, // one more is needed, not all
+				{0, `"api";r=1;t=20`, "20"}, // the cost needs one more unit, and not all of them
 			},
 		},
 		{
@@ -60,7 +59,7 @@ func ietf(b *testbed) {
 			},
 		},
 		{
-			// 10 come back at 3 per 10 s in 33.3 s.
+			// 10 units come back in 33.3 s, at 3 per 10 s.
 			"Burst", []core.Option{core.TokenBucket(core.Per(3, 10*time.Second), core.Burst(10))}, 1,
 			`"api";q=10;w=34`, []ietfStep{{0, `"api";r=9;t=31`, ""}},
 		},
@@ -91,7 +90,7 @@ func ietf(b *testbed) {
 				ans.wantHeader("RateLimit", step.rate)
 				for _, name := range []string{"RateLimit-Policy", "RateLimit"} {
 					if _, err := httpsfv.UnmarshalList(ans.header.Values(name)); err != nil {
-						b.Errorf("%s: %q: %v", name, ans.header.Values(name), err)
+						b.Errorf("the header %s is %q, want a valid list: %v", name, ans.header.Values(name), err)
 					}
 				}
 			}
@@ -99,8 +98,8 @@ func ietf(b *testbed) {
 	}
 }
 
-// ietfStacked has at least the tightest of two, whichever comes first, and none
-// twice.
+// ietfStacked checks that the headers of two middlewares contain at least the tighter policy, whichever comes first, and
+// none twice.
 func ietfStacked(b *testbed) {
 	for _, order := range []string{"tight loose", "loose tight"} {
 		b.each(order, func(b *testbed) {
@@ -113,7 +112,7 @@ func ietfStacked(b *testbed) {
 			for name, want := range map[string]string{"RateLimit-Policy": `"tight";q=2;w=60`, "RateLimit": `"tight";r=1;t=60`} {
 				got := ans.header.Get(name)
 				if n := strings.Count(got, want); n != 1 || strings.Count(got, "loose") > 1 || len(ans.header.Values(name)) != 1 {
-					b.Errorf("%s: %q has %q %d times", name, ans.header.Values(name), want, n)
+					b.Errorf("the header %s is %q, want one value with %q once; got it %d times", name, ans.header.Values(name), want, n)
 				}
 			}
 		})

@@ -12,7 +12,7 @@ import (
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
-// answerCases are about who answers instead of the handler, and how.
+// answerCases test what answers a request instead of the handler, and how.
 func answerCases() []testCase {
 	return []testCase{
 		{"Problem", problem, nil},
@@ -24,7 +24,7 @@ func answerCases() []testCase {
 	}
 }
 
-// refused serves apps that answer 429, 500 and 503.
+// refused calls refuse for apps that answer 429, 500 and 503.
 func (b *testbed) refused(refuse func(status int, mounts ...Mount)) {
 	limit := b.fixed(1)
 	refuse(http.StatusTooManyRequests, limit, limit) // a request is charged twice
@@ -34,13 +34,13 @@ func (b *testbed) refused(refuse func(status int, mounts ...Mount)) {
 	b.redis.SetError("")
 }
 
-// quotaExceeded returns the body of a denied request's response, with members.
+// quotaExceeded returns the body of the response to a denied request, with these members.
 func quotaExceeded(members string) string {
 	return `{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded",` +
 		`"title":"Request cannot be satisfied as assigned quota has been exceeded","status":429` + members + "}\n"
 }
 
-// problem is what a client gets where the app does not answer itself.
+// problem checks the response that a client gets if the app itself does not render it.
 func problem(b *testbed) {
 	bodies := map[int]string{
 		429: quotaExceeded(`,"violated-policies":["api"],"limit":1,"retry-after":60`),
@@ -56,14 +56,14 @@ func problem(b *testbed) {
 		default:
 			ans.wantStatus(status)
 			if !strings.Contains(ans.body, http.StatusText(status)) {
-				b.Errorf("%d: body %q", status, ans.body)
+				b.Errorf("status %d: got the body %q, want the text of the status in it", status, ans.body)
 			}
 		}
 	})
 }
 
-// problemMembers has denials by some of several limits, for ever, and by a limit of which
-// clients see nothing. The app renders the same body where the middleware does not.
+// problemMembers checks the members of the body for denials by some of several limits, denials forever, and denials by a
+// limit that is hidden from clients. If the middleware does not render the body, the app renders the same one.
 func problemMembers(b *testbed) {
 	for _, c := range []struct {
 		name    string
@@ -88,17 +88,16 @@ func problemMembers(b *testbed) {
 			ans := s.get("/a")
 			ans.wantStatus(http.StatusTooManyRequests)
 			if body := quotaExceeded(c.want); !strings.HasSuffix(ans.body, body) || b.adapter.Problem && ans.body != body {
-				b.Errorf("body %q, want %q", ans.body, body)
+				b.Errorf("got the body %q, want %q", ans.body, body)
 			}
 			if want := strconv.Itoa(len(ans.body)); ans.header.Get("Content-Length") != want {
-				b.Errorf("Content-Length %q, want %s", ans.header.Get("Content-Length"), want)
+				b.Errorf("Content-Length is %q, want %s", ans.header.Get("Content-Length"), want)
 			}
 		})
 	}
 }
 
-// ban makes a denial ban a client. The response says that it is a ban, and until when. A dry run bans
-// nobody.
+// ban makes a denial ban a client. The response says that there is a ban, and when it ends. A dry run bans nobody.
 func ban(b *testbed) {
 	limit := Limit{
 		Limiter: b.limiter(core.FixedWindow(core.PerMinute(1)), core.Ban(time.Hour)), Key: keyfunc.IP(),
@@ -109,7 +108,7 @@ func ban(b *testbed) {
 		looks.get("/a").wantServed()
 	}
 	if res, err := limit.Limiter.Peek(context.Background(), ipKey); res.Allowed || res.Banned || err != nil {
-		b.Errorf("after a dry run %+v, %v", res, err)
+		b.Errorf("after a dry run: got %+v, %v; want a denial without a ban", res, err)
 	}
 	s := b.behind(limit)
 	for range 2 {
@@ -121,13 +120,13 @@ func ban(b *testbed) {
 			`"title":"Request not satisfied due to detection of abnormal request pattern","status":429,` +
 			`"violated-policies":["api"],"limit":1,"retry-after":3600}` + "\n"
 		if !strings.HasSuffix(ans.body, body) && b.adapter.Problem {
-			b.Errorf("body %q, want %q", ans.body, body)
+			b.Errorf("got the body %q, want %q", ans.body, body)
 		}
 	}
-	looks.get("/a").wantServed() // with the limiter's own Result for its handler
+	looks.get("/a").wantServed() // a dry run serves a banned client, too
 }
 
-// errorHandler has the app render the errors of the frameworks that have them.
+// errorHandler makes the app render the errors of frameworks that have errors.
 func errorHandler(b *testbed) {
 	bodies := map[int]string{
 		429: "denied: fixed-1m allowed=false limit=1 remaining=0 delay=0s\n" +
@@ -139,13 +138,13 @@ func errorHandler(b *testbed) {
 		ans := b.serve(App{Use: mounts, Routes: []Route{{Path: "/a"}}, Renders: true}).get("/a")
 		ans.wantStatus(status)
 		if rendered := ans.body == bodies[status]; rendered == b.adapter.Problem {
-			b.Errorf("%d: body %q; that the app rendered it is %t", status, ans.body, rendered)
+			b.Errorf("status %d: got the body %q; rendered by the app: %t, want %t", status, ans.body, rendered, !b.adapter.Problem)
 		}
 	})
 }
 
-// A handlerCase is a native handler instead of the usual answer: what it does, and
-// what the client gets. A status of 0 is the usual one.
+// A handlerCase is a native handler that answers instead of the usual response, with the response that the client must get.
+// A status of 0 is the usual one.
 type handlerCase struct {
 	name    string
 	handler Handler
@@ -204,7 +203,7 @@ func onError(b *testbed) {
 	}
 }
 
-// wantAnswerBy checks that only c answered.
+// wantAnswerBy checks that only c's handler answered.
 func (a answer) wantAnswerBy(c handlerCase, usual int) {
 	a.Helper()
 	if c.status != 0 {
@@ -212,6 +211,6 @@ func (a answer) wantAnswerBy(c handlerCase, usual int) {
 	}
 	a.want(usual, c.body)
 	if got := a.header.Get("Content-Type"); got == guard.ProblemType {
-		a.Errorf("Content-Type %q, which the handler did not set", got)
+		a.Errorf("Content-Type is %q, want not this one: the handler did not set it", got)
 	}
 }

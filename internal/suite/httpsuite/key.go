@@ -13,7 +13,7 @@ import (
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
-// keyCases are about the key that a request is counted by.
+// keyCases test the key by which a request is counted.
 func keyCases() []testCase {
 	return []testCase{
 		{"User", func(b *testbed) { users(b, UserKey) }, nil},
@@ -27,12 +27,13 @@ func keyCases() []testCase {
 	}
 }
 
-// A keyedRequest is a request with a header line that has its key, and its status.
+// A keyedRequest is a request with a header line that has its key, and the status of its response.
 type keyedRequest struct {
-	line   string // of the header
+	line   string // the header line
 	status int
 }
 
+// getEach sends the requests one after the other, and checks their statuses.
 func (s *servedApp) getEach(path string, requests []keyedRequest) {
 	s.Helper()
 	for i, v := range requests {
@@ -44,7 +45,7 @@ func (s *servedApp) getEach(path string, requests []keyedRequest) {
 		ans.what += " as " + v.line
 		ans.wantStatus(v.status)
 		if s.Failed() {
-			s.Fatalf("at request %d", i+1)
+			s.Fatalf("the failure is in request %d", i+1)
 		}
 	}
 }
@@ -57,8 +58,8 @@ func users(b *testbed, key any) {
 	ans.wantHeaders("1", "0", "1800000073", "60")
 }
 
-// missingKey leaves the key out: the request is limited by its peer's address, under another key than the
-// one of keyfunc.IP.
+// missingKey sends requests without a user: they are limited by the peer's address, but under another key than keyfunc.IP
+// has.
 func missingKey(b *testbed) {
 	fallbacks := 0
 	lim := b.limiter(core.FixedWindow(core.PerMinute(2)), core.Observe(func(_ context.Context, e core.Event) {
@@ -71,17 +72,16 @@ func missingKey(b *testbed) {
 		{"", 200}, {"", 200}, {"", 429}, {user("bob"), 200},
 	})
 	if fallbacks != 3 {
-		b.Errorf("%d events about requests without a key, want 3", fallbacks)
+		b.Errorf("got %d events about requests without a key, want 3", fallbacks)
 	}
 	b.wantLeft(lim, fallbackKey, 0)
 	b.wantLeft(lim, ipKey, 2)
-	if b.logs.lines("WARN") > 0 { // requests without a user are no mistake
-		b.Errorf("the log has %s", b.logs.String())
+	if b.logs.lines("WARN") > 0 { // requests without a user are not a mistake of the app
+		b.Errorf("the log has %s, want no warning", b.logs.String())
 	}
 }
 
-// fallback counts requests without their key by another one, and those without that one
-// by the peer's address.
+// fallback counts requests without their key by another key, and requests without that key by the peer's address.
 func fallback(b *testbed) {
 	lim := b.limiter(core.FixedWindow(core.PerMinute(2)))
 	device := func(r keyfunc.Request) (string, error) { return nativeKeyOf(r.Header(KeyHeader)) }
@@ -97,7 +97,7 @@ func fallback(b *testbed) {
 	b.wantLeft(lim, "two", 1)
 	b.wantLeft(lim, fallbackKey, 0)
 	s.get("/a", user("bob"), KeyHeader+": two").wantServed()
-	b.wantLeft(lim, "two", 1) // it was counted by its own key
+	b.wantLeft(lim, "two", 1) // bob's request was counted by its own key
 	b.wantLogged("secret detail")
 
 	limit.Options = []guard.Option{guard.Fallback(func(keyfunc.Request) (string, error) { return "", nil })}
@@ -117,7 +117,7 @@ func nativeKey(b *testbed) {
 	b.wantLeft(lim, fallbackKey, 1)
 }
 
-// nativeRequest has a native key function call others, with the adapter's Request.
+// nativeRequest makes a native key function call others with the adapter's Request.
 func nativeRequest(b *testbed) {
 	lim := b.limiter(core.FixedWindow(core.PerMinute(2)))
 	key := keyfunc.Join(keyfunc.IP(), keyfunc.User(UserKey), keyfunc.Header("Demo-Line"))
@@ -126,25 +126,25 @@ func nativeRequest(b *testbed) {
 	b.wantLeft(lim, "login,join:"+ipKey+",user:alice,header:Demo-Line:1", 1)
 	b.behind(Limit{Limiter: lim, NativeKey: true, Key: keyfunc.IP()}).send(http.MethodGet, "/a", KeyHeader+": proxied", "X-Forwarded-For: 192.0.2.1").wantServed()
 	if n := b.logs.Count("limiter=api"); n != 1 {
-		b.Errorf("%d warnings with the limiter's name: Request has its logger", n)
+		b.Errorf("%d warnings have the limiter's name, want 1: the adapter's Request has the limiter's logger", n)
 	}
 }
 
-// request asks a Request for everything that it has.
+// request calls every method of a Request.
 func request(b *testbed) {
 	var got []string
 	limit := b.fixed(9)
 	limit.Key = func(r keyfunc.Request) (string, error) {
 		remote, err := netip.ParseAddrPort(r.RemoteAddr())
 		if err != nil || !remote.Addr().IsLoopback() || r.Context() == nil || r.Unwrap() == nil || r.Value("none") != nil {
-			b.Errorf("peer %q, context %v, native %T, a value %v", r.RemoteAddr(), r.Context(), r.Unwrap(), r.Value("none"))
+			b.Errorf("the request has the peer %q, the context %v, the native request %T and, for a missing key, the value %v; want a loopback address, a context, a native request, and nil", r.RemoteAddr(), r.Context(), r.Unwrap(), r.Value("none"))
 		}
 		got = append([]string{
 			r.Method(), r.Path(), r.Query("q"), r.Query("none"), r.Cookie("c"), r.Cookie("none"),
 			r.Value(UserKey).(string), r.Header("demo-line"), r.Header("None"),
 		}, r.HeaderValues("Demo-Line")...)
 		for i := range got {
-			got[i] = strings.Clone(got[i]) // they are not ours to keep
+			got[i] = strings.Clone(got[i]) // a framework may reuse the memory of these strings
 		}
 		return keyfunc.IP()(r)
 	}
@@ -152,13 +152,13 @@ func request(b *testbed) {
 	s.send(http.MethodPost, "/a?q=x%20y&q=z", user("alice"), "Cookie: c=v; d=w", "Demo-Line: 1", "Demo-Line: 2, 3").wantServed()
 	want := []string{"POST", "/a", "x y", "", "v", "", "alice", "1", "", "1", "2, 3"}
 	if !slices.Equal(got, want) {
-		b.Errorf("the request has %q, want %q", got, want)
+		b.Errorf("the methods of the request return %q, want %q", got, want)
 	}
 	b.wantLeft(limit.Limiter, ipKey, 8)
 }
 
-// trailerHTTP2 sends, after the body, what would name another client. The same over HTTP/1
-// is in clientsuite.
+// trailerHTTP2 sends, after the body, trailers that would name another client. Package clientsuite does the same over
+// HTTP/1.
 func trailerHTTP2(b *testbed) {
 	limit := b.fixed(9)
 	limit.Key = keyfunc.FirstOf(keyfunc.APIKey("X-API-Key"), keyfunc.Cookie("session"), keyfunc.IP(keyfunc.TrustedProxies("127.0.0.1")))
@@ -177,7 +177,7 @@ func trailerHTTP2(b *testbed) {
 	}
 	ans.wantServed()
 	if ans.proto != "HTTP/2.0" {
-		b.Errorf("over %s", ans.proto)
+		b.Errorf("the response came over %s, want HTTP/2.0", ans.proto)
 	}
 	b.wantLeft(limit.Limiter, "ip:192.0.2.1", 8)
 }

@@ -17,8 +17,8 @@ import (
 	httplimit "github.com/redislimit/redislimit/nethttp"
 )
 
-// TestIPAllocations holds that a direct peer's key costs nothing but itself, and with
-// fasthttp the peer's address as text, which that has as a net.Addr only.
+// TestIPAllocations checks that the key of a direct peer allocates only its own string. With fasthttp, it also allocates
+// the text of the peer's address, which fasthttp has only as a net.Addr.
 func TestIPAllocations(t *testing.T) {
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
 	c, _ := gin.CreateTestContext(httptest.NewRecorder())

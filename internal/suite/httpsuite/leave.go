@@ -29,20 +29,20 @@ const (
 	leavers      = 500
 	leavesAtOnce = 50
 	leavesWithin = 20 * time.Millisecond
-	tripTakes    = 2 * time.Millisecond // to Redis, and back
+	tripTakes    = 2 * time.Millisecond // the time of a command to Redis, and of its reply back
 	handlerTakes = 5 * time.Millisecond
 )
 
-// Leavers makes many clients leave: before the decision, during it, while they wait for their turn, while
-// the handler works, and after it. Afterwards all slots are free, and exactly the cost of the handlers that
-// ran is charged. Nothing expires during the test.
+// Leavers makes many clients leave: before the decision, during it, while they wait for their turn, while the handler
+// works, and after it. Afterwards all slots are free, and exactly the cost of the handlers that ran is charged. Nothing
+// expires during the test.
 func Leavers(t *testing.T, a Adapter) {
 	t.Helper()
 	proxy := faultproxy.New(t, redistest.Server(t).Addr)
 	proxy.Latency(tripTakes)
 	for name, options := range map[string]*redis.Options{
 		"Default": {},
-		"Hasty":   {ContextTimeoutEnabled: true}, // the client of Redis goes by contexts, too
+		"Hasty":   {ContextTimeoutEnabled: true}, // the Redis client also ends calls with their contexts
 	} {
 		options.Addr = proxy.Addr()
 		client := redisclient.New(t, options)
@@ -60,9 +60,9 @@ func leaversOver(t *testing.T, a Adapter, client *redis.Client) {
 	flight, narrowFlight := core.InFlight(slots, core.SlotTTL(time.Hour)), core.InFlight(5*7, core.SlotTTL(time.Hour))
 	for _, c := range []struct {
 		name   string
-		limits [][]core.Option // of each middleware, the outer one first
+		limits [][]core.Option // the limits of each middleware, the outer one first
 		with   [][]guard.Option
-		cost   int64 // that each handler that ran has charged to the outer one's window; 0 if it has none
+		cost   int64 // what each handler that ran costs in the outer middleware's window; 0 if it has no window
 	}{
 		{"InFlight", [][]core.Option{{flight}}, [][]guard.Option{nil}, 0},
 		{"CountIf", [][]core.Option{{window, held}}, [][]guard.Option{{counted}}, 1},
@@ -84,7 +84,7 @@ func leaversOver(t *testing.T, a Adapter, client *redis.Client) {
 				all = append(all, lim)
 				mounts = append(mounts, Limit{Limiter: lim, Key: keyfunc.Global(), Options: c.with[i]})
 			}
-			if c.name == "And" { // the second decides with the first
+			if c.name == "And" { // both limiters decide together in one middleware
 				mounts = []Mount{Limit{Limiter: all[0], Key: keyfunc.Global(), Options: append(c.with[0], guard.AlsoLimit(all[1], keyfunc.Global(), c.with[1]...))}}
 			}
 			server := a.Start(t, App{Use: mounts, Routes: []Route{
@@ -104,18 +104,18 @@ func leaversOver(t *testing.T, a Adapter, client *redis.Client) {
 				}
 				return c.cost == 0 || left[len(left)-1] == units-c.cost*ran.Load()
 			}
-			if !check.Eventually(t, "all is settled", settled) {
-				t.Errorf("%d left of each limit after %d handlers", left, ran.Load())
+			if !check.Eventually(t, "all requests are settled", settled) {
+				t.Errorf("of the limits %d units remain after %d handlers, want all slots, and the units without the handlers' cost", left, ran.Load())
 			}
 			if n := ran.Load(); n == 0 || n == leavers {
-				t.Errorf("%d handlers of %d ran: nobody left before, or all", n, leavers)
+				t.Errorf("%d of %d handlers ran, want some but not all", n, leavers)
 			}
 		})
 	}
 }
 
-// leaveAll sends requests, each over a connection of its own, which is closed at random. One in ten waits
-// for the answer.
+// leaveAll sends requests, each over a connection of its own that is closed after a random time. One client in ten waits
+// for the response.
 func leaveAll(t *testing.T, addr string) {
 	t.Helper()
 	var clients sync.WaitGroup
@@ -136,7 +136,7 @@ func leaveAll(t *testing.T, addr string) {
 			}
 			_ = conn.SetDeadline(time.Now().Add(testTimeout))
 			_, _ = io.WriteString(conn, "GET /a HTTP/1.1\r\nHost: test\r\n\r\n")
-			if i%10 == 0 { // it stays
+			if i%10 == 0 { // this client waits
 				_, _ = conn.Read(make([]byte, 1))
 			} else {
 				time.Sleep(stays)

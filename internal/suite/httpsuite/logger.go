@@ -9,13 +9,13 @@ import (
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
-// loggerCases are about where the middleware and key functions log.
+// loggerCases test where the middleware and key functions log.
 func loggerCases() []testCase {
 	return []testCase{{"Logger", logger, nil}}
 }
 
-// logger gives the limiter a logger of its own: there is one line in it for each
-// cause, however many requests, with the limiter's name, and nothing in the default logger.
+// logger gives the limiter a logger of its own. For each cause it must get one line with the limiter's name, however many
+// requests there are, and the default logger must get none.
 func logger(b *testbed) {
 	for cause, limit := range map[string]Limit{
 		"which IP() does not use":  {Key: keyfunc.IP()},
@@ -41,7 +41,7 @@ func logger(b *testbed) {
 			limit.Limiter = b.limiter(core.FixedWindow(core.PerMinute(9)), core.Logger(slog.New(slog.NewTextHandler(&own, nil))))
 			s := b.behind(limit)
 			for range 3 {
-				if cause == "peer's address instead" || cause == "after the authentication" { // through a proxy there would be two causes
+				if cause == "peer's address instead" || cause == "after the authentication" { // a request through a proxy would be a second cause
 					s.get("/a")
 				} else {
 					s.get("/a", "X-Forwarded-For: 203.0.113.9")
@@ -51,7 +51,7 @@ func logger(b *testbed) {
 				b.Errorf("%d lines in the limiter's logger, want one with %q: %s", n, cause, own.String())
 			}
 			if b.logs.Count(cause) > 0 {
-				b.Errorf("the default logger has %s", b.logs.String())
+				b.Errorf("the default logger has %s, want no line about %q", b.logs.String(), cause)
 			}
 		})
 	}

@@ -16,13 +16,13 @@ func netHTTP() httpsuite.Adapter {
 	return httpsuite.Adapter{
 		Name: "net/http", Start: startNetHTTP, Problem: true,
 		Patterns: map[httpsuite.MountPoint]string{
-			httpsuite.InGroup: "/g/", // the pattern that the outer of two ServeMux matched
+			httpsuite.InGroup: "/g/", // the pattern that matched in the outer ServeMux
 			httpsuite.OnRoute: "/g/users/{id}",
 		},
 	}
 }
 
-// startNetHTTP routes by http.ServeMux, one in another for a group.
+// startNetHTTP routes by http.ServeMux. A group has a ServeMux of its own within that.
 func startNetHTTP(_ *testing.T, app httpsuite.App) *httpsuite.Server {
 	mux := http.NewServeMux()
 	for _, group := range app.Groups {
@@ -92,7 +92,7 @@ func middlewareNetHTTP(mount httpsuite.Mount) func(http.Handler) http.Handler {
 	panic(fmt.Sprintf("a mount %T", mount))
 }
 
-// before is middleware that does something first.
+// before returns a middleware that calls first before the next handler.
 func before(first func(http.ResponseWriter, *http.Request) *http.Request) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { next.ServeHTTP(w, first(w, r)) })
@@ -110,7 +110,7 @@ func recoverNetHTTP(next http.Handler) http.Handler {
 	})
 }
 
-// handlerNetHTTP has handlers return errors, which are rendered around them.
+// handlerNetHTTP returns a handler that renders the errors of h.
 func handlerNetHTTP(h httpsuite.Handler) http.Handler {
 	limit := httplimit.NewAnswerer(httpsuite.AnswerOptions(h.Answers, handlerNetHTTP, httplimit.OnDenied, httplimit.OnError)...)
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -11,9 +11,8 @@ import (
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
-// orderCases are the rows of the table in docs/guide.md: what is right if a limit is inside of another
-// middleware, or outside, and what goes wrong otherwise. TestTimeoutHandler is the case for
-// http.TimeoutHandler.
+// orderCases test the rows of the table in docs/guide.md: the effects of a limit inside and outside another middleware.
+// TestTimeoutHandler tests the row about http.TimeoutHandler.
 func orderCases() []testCase {
 	return []testCase{
 		{"OrderRecover", orderRecover, nil},
@@ -33,8 +32,8 @@ func (b *testbed) ordered(mounts ...Mount) *servedApp {
 // longBody is long enough to be compressed.
 var longBody = strings.Repeat("served again and again ", 100)
 
-// orderRecover has a key function panic inside of what recovers: that is a 500. Otherwise the connection ends, or the
-// process, on Fiber.
+// orderRecover makes a key function panic inside a middleware that recovers: the client gets a 500. Without it, the
+// connection ends or, with Fiber, the process.
 func orderRecover(b *testbed) {
 	limit := b.fixed(9)
 	limit.Key = func(r keyfunc.Request) (string, error) { return r.Header("Parts")[:2], nil }
@@ -46,11 +45,11 @@ func orderRecover(b *testbed) {
 	}
 	bare := b.serve(App{Use: []Mount{limit}, Routes: []Route{{Path: "/a"}}})
 	if ans, err := bare.try(b.Context(), http.MethodGet, "/a"); err == nil {
-		b.Errorf("without recover: %d", ans.status)
+		b.Errorf("without a middleware that recovers: got status %d, want no response", ans.status)
 	}
 }
 
-// orderLog has a log see the denials that are inside of it, and no others.
+// orderLog checks that a log sees only the denials of limits inside of it.
 func orderLog(b *testbed) {
 	for _, outside := range []bool{true, false} {
 		b.redis.FlushAll()
@@ -69,7 +68,7 @@ func orderLog(b *testbed) {
 	}
 }
 
-// orderCORS has a script's browser ask first whether it may send what it then sends, with its key.
+// orderCORS sends the requests of a browser for a script: first a preflight, and then the request with its key.
 func orderCORS(b *testbed) {
 	preflight := []string{"Origin: https://app.example", "Access-Control-Request-Method: GET", "Access-Control-Request-Headers: x-api-key"}
 	skip := guard.Skip(func(r keyfunc.Request) bool {
@@ -78,8 +77,8 @@ func orderCORS(b *testbed) {
 	for name, c := range map[string]struct {
 		outside  bool
 		options  []guard.Option
-		charged  int64 // to the peer, for a preflight
-		readable bool  // is the denial, by scripts
+		charged  int64 // units charged to the peer for a preflight
+		readable bool  // scripts can read the denial
 	}{
 		"outside": {outside: true, readable: true},
 		"inside":  {charged: 1},
@@ -94,7 +93,7 @@ func orderCORS(b *testbed) {
 			}
 			s := b.ordered(mounts...)
 			if ans := s.send(http.MethodOptions, "/a", preflight...); ans.status != http.StatusNoContent {
-				b.Errorf("the preflight: %d", ans.status)
+				b.Errorf("the preflight got status %d, want 204", ans.status)
 			}
 			b.wantLeft(limit.Limiter, fallbackKey, 1-c.charged)
 			key := []string{preflight[0], "X-API-Key: one"}
@@ -102,14 +101,14 @@ func orderCORS(b *testbed) {
 			ans := s.get("/a", key...)
 			ans.wantDenied()
 			if got := ans.header.Get("Access-Control-Allow-Origin"); (got != "") != c.readable {
-				b.Errorf("Access-Control-Allow-Origin of a denial: %q", got)
+				b.Errorf("a denial has the Access-Control-Allow-Origin %q, want one: %v", got, c.readable)
 			}
 		})
 	}
 }
 
-// orderAuth mounts a limit by user where no user is known yet: all users are
-// counted by their address, which is logged once.
+// orderAuth mounts a limit by user outside the authentication: all users are counted by their address, which is logged
+// once.
 func orderAuth(b *testbed) {
 	limit := b.fixed(2)
 	limit.Key = keyfunc.User(UserKey)
@@ -117,11 +116,12 @@ func orderAuth(b *testbed) {
 	s.getEach("/a", []keyedRequest{{user("alice"), 200}, {user("bob"), 200}, {user("carol"), 429}})
 	b.wantLeft(limit.Limiter, fallbackKey, 0)
 	if b.logs.lines("WARN") != 1 || b.logs.Count("mount the middleware after the authentication") != 1 {
-		b.Errorf("the log has %s", b.logs.String())
+		b.Errorf("the log has %s, want one warning about the order", b.logs.String())
 	}
 }
 
-// orderCompression has a body that is compressed, and a denial that can be read, on either side.
+// orderCompression checks, with the limit inside and outside a compression, that the body is compressed and that a denial
+// can be read.
 func orderCompression(b *testbed) {
 	for name, outside := range map[string]bool{"outside": true, "inside": false} {
 		b.eachWriter(1, func(b *testbed, limit Limit) {
@@ -132,19 +132,19 @@ func orderCompression(b *testbed) {
 			s := b.ordered(mounts...)
 			ans := s.get("/a", "Accept-Encoding: gzip")
 			if ans.header.Get("Content-Encoding") != "gzip" || unzipped(ans) != longBody {
-				b.Errorf("%s: %d with %v, %d bytes", name, ans.status, ans.header, len(ans.body))
+				b.Errorf("%s: got status %d, header %v and %d bytes, want the whole body compressed", name, ans.status, ans.header, len(ans.body))
 			}
 			ans = s.get("/a", "Accept-Encoding: gzip")
 			ans.wantDenied()
 			ans.wantHeaders("1", "0", "1800000073", "60")
 			if body := unzipped(ans); !strings.Contains(body, "quota") && !strings.Contains(body, "denied: ") {
-				b.Errorf("%s: the denial says %q", name, body)
+				b.Errorf("%s: the body of the denial is %q, want the usual one", name, body)
 			}
 		})
 	}
 }
 
-// unzipped returns the body of ans as the client reads it.
+// unzipped returns the body of ans as a client reads it.
 func unzipped(ans answer) string {
 	if ans.header.Get("Content-Encoding") != "gzip" {
 		return ans.body

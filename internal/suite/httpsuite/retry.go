@@ -13,7 +13,7 @@ import (
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
-// retryCases are about the times at which a crowd of denied clients should come back.
+// retryCases test the times at which responses ask many denied clients to retry.
 func retryCases() []testCase {
 	return []testCase{
 		{"RetryJitter", retryJitter, nil},
@@ -23,15 +23,15 @@ func retryCases() []testCase {
 	}
 }
 
-// crowd is how many clients are denied together for each second at which they may come back: a second is
-// missing once in a billion times.
+// crowd is how many clients are denied together for each second in which they may retry. With this number, a second is
+// missing only once in a billion times.
 const crowd = 25
 
-// A retry is when one of them should come back, in seconds and milliseconds.
+// A retry is when a response asks its client to retry, in seconds and in milliseconds.
 type retry struct{ seconds, ms int64 }
 
-// wantRetry returns when a denied client should come back. All headers in whole seconds agree, and
-// X-RateLimit-Reset is the same for everybody.
+// wantRetry returns when a denied client should retry. It checks that all headers in whole seconds agree, and that
+// X-RateLimit-Reset is the same for all clients.
 func (a answer) wantRetry(reset string) retry {
 	a.Helper()
 	after := a.header.Get("Retry-After")
@@ -41,36 +41,36 @@ func (a answer) wantRetry(reset string) retry {
 		a.wantHeader("RateLimit", `"api";r=0;t=`+after)
 	}
 	if body := quotaExceeded(`,"violated-policies":["api"],"limit":1,"retry-after":` + after); !strings.HasSuffix(a.body, body) {
-		a.Errorf("Retry-After %s, body %q", after, a.body)
+		a.Errorf("Retry-After is %s and the body %q, want both equal", after, a.body)
 	}
 	seconds, err := strconv.ParseInt(after, 10, 64)
 	ms, errMs := strconv.ParseInt(a.header.Get("Retry-After-Ms"), 10, 64)
 	if err != nil || errMs != nil {
-		a.Errorf("%v, %v", err, errMs)
+		a.Errorf("Retry-After or Retry-After-Ms is not a number: %v, %v", err, errMs)
 	}
 	return retry{seconds, ms}
 }
 
-// wantSpread checks that the seconds are all of those from first to last, and the milliseconds are spread between least and
-// most.
+// wantSpread checks that the seconds are all those from first to last, and that the milliseconds are spread between least
+// and most.
 func (b *testbed) wantSpread(all []retry, first, last, least, most int64) {
 	b.Helper()
 	seconds, ms := map[int64]bool{}, map[int64]bool{}
 	for _, r := range all {
 		seconds[r.seconds], ms[r.ms] = true, true
 		if r.seconds < first || r.seconds > last || r.ms < least || r.ms > most {
-			b.Errorf("told are %d s and %d ms, want %d to %d and %d to %d", r.seconds, r.ms, first, last, least, most)
+			b.Errorf("a response says %d s and %d ms, want %d to %d s and %d to %d ms", r.seconds, r.ms, first, last, least, most)
 		}
 		if apart := (1000*r.seconds - r.ms); apart < -1000 || apart > 2000 {
-			b.Errorf("told are %d s and %d ms", r.seconds, r.ms)
+			b.Errorf("a response says %d s and %d ms, want both to agree", r.seconds, r.ms)
 		}
 	}
 	if int64(len(seconds)) != last-first+1 || most > least && len(ms) < 3 {
-		b.Errorf("told are %d different seconds, want %d, and %d milliseconds", len(seconds), last-first+1, len(ms))
+		b.Errorf("got %d different numbers of seconds, want %d; and %d of milliseconds, want at least 3", len(seconds), last-first+1, len(ms))
 	}
 }
 
-// retryJitter has a crowd denied in the same instant. Other waits, and other bounds, are in TestRetryIn.
+// retryJitter denies a crowd at the same instant. TestRetryIn tests other waits and other bounds.
 func retryJitter(b *testbed) {
 	jitter, bound := guard.RetryJitter(0.2), guard.MaxRetryAfter(10*time.Second)
 	for _, c := range []struct {
@@ -96,7 +96,7 @@ func retryJitter(b *testbed) {
 	}
 }
 
-// retrySeveral has two limits deny, of which one admits again within the bound. No t is after Retry-After.
+// retrySeveral makes two limits deny, one of which admits again within the bound. No t is after Retry-After.
 func retrySeveral(b *testbed) {
 	lim := b.limiter(core.FixedWindow(core.Per(1, 29*time.Second)), core.FixedWindow(core.PerHour(1)))
 	s := b.behind(Limit{Limiter: lim, Key: keyfunc.IP(), Options: []guard.Option{
@@ -108,25 +108,26 @@ func retrySeveral(b *testbed) {
 		ans := s.get("/a")
 		var t [2]int64
 		if _, err := fmt.Sscanf(ans.header.Get("RateLimit"), `"api-fixed-29s";r=0;t=%d, "api-fixed-1h";r=0;t=%d`, &t[0], &t[1]); err != nil {
-			b.Fatalf("RateLimit %q: %v", ans.header.Get("RateLimit"), err)
+			b.Fatalf("RateLimit is %q, want two limits: %v", ans.header.Get("RateLimit"), err)
 		}
 		ans.wantHeader("Retry-After", strconv.FormatInt(t[1], 10))
 		if t[0] > t[1] {
-			b.Errorf("%d and %d", t[0], t[1])
+			b.Errorf("the first limit has t=%d and the second t=%d, want the first not later", t[0], t[1])
 		}
 		all = append(all, ans.header.Get("Retry-After"))
 	}
 	slices.Sort(all)
 	if all = slices.Compact(all); !slices.Equal(all, []string{"25", "26", "27", "28", "29", "30"}) {
-		b.Errorf("Retry-After is one of %v, want 25 to 30", all)
+		b.Errorf("the values of Retry-After are %v, want 25 to 30", all)
 	}
 }
 
-// retryAfterMs is wherever Retry-After is, and rounded up as well. What can never be admitted has neither.
+// retryAfterMs checks Retry-After-Ms, which is present if and only if Retry-After is, and is rounded up, too. A cost that
+// can never be admitted has neither.
 func retryAfterMs(b *testbed) {
 	limit := b.fixed(2)
 	limit.Options = []guard.Option{guard.RetryAfterMs(), guard.ExposeHeaders(), guard.MaxRetryAfter(time.Hour), guard.Cost(func(r keyfunc.Request) int64 {
-		return int64(len(r.Path())) // 2 of /a, 3 of /ab
+		return int64(len(r.Path())) // 2 for /a, 3 for /ab
 	})}
 	s := b.behind(limit, Route{Path: "/a"}, Route{Path: "/ab"})
 	for _, step := range []struct {
@@ -156,11 +157,12 @@ func retryAfterMs(b *testbed) {
 	ans.wantHeader("Retry-After-Ms", "1000")
 }
 
-// retryInFlight has no slot for a crowd, and then no Redis: the second after which they may come is spread, too.
+// retryInFlight denies a crowd for want of a slot, and then because Redis is unavailable: the clients are spread within the
+// second after which they may retry.
 func retryInFlight(b *testbed) {
 	slots := b.slots(1, guard.RetryJitter(0.2), guard.RetryAfterMs())
 	if r, err := slots.Limiter.Acquire(b.Context(), ipKey, 1); err != nil || !r.Allowed {
-		b.Fatal(r, err)
+		b.Fatalf("Acquire: got %+v, %v; want it admitted", r, err)
 	}
 	s := b.behind(slots)
 	var denied, failed []retry

@@ -13,14 +13,14 @@ import (
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
-// reuseCases are about memory that a framework takes back after the handler.
+// reuseCases test memory that a framework reuses after the handler has returned.
 func reuseCases() []testCase {
 	return []testCase{{"KeepAlive", keepAlive, nil}}
 }
 
-// keepAlive has many clients send request after request over connections that
-// stay. Their keys are strings as the framework gives them, which some frameworks
-// write the next request into: a limiter that keeps such a string loses count.
+// keepAlive makes many clients send request after request over persistent connections. The keys are strings as the
+// framework returns them. Some frameworks write the next request into the memory of these strings, so a limiter that keeps
+// such a string loses count.
 func keepAlive(b *testbed) {
 	header := func(f func(keyfunc.Request) string) Limit {
 		return Limit{Key: func(r keyfunc.Request) (string, error) { return f(r), nil }}
@@ -56,17 +56,17 @@ func keepAliveBy(b *testbed, limit Limit) {
 	defer cancel()
 	keys := make([]string, clients)
 	for i := range keys {
-		keys[i] = fmt.Sprintf("client-%02d", i) // of one length, so that one fits over another
+		keys[i] = fmt.Sprintf("client-%02d", i) // all have the same length, so that one fits into the memory of another
 	}
 	errs := make([]error, clients)
 	var wg sync.WaitGroup
 	for i := range clients {
 		wg.Go(func() {
 			for round := range requests {
-				key := keys[(i+round)%clients] // another one over each connection, so that it is written over
+				key := keys[(i+round)%clients] // each connection gets another key, which overwrites the one before
 				ans, err := s.try(ctx, http.MethodGet, "/of/"+key+"?key="+key, user(key), KeyHeader+": "+key, "Cookie: key="+key)
 				if err == nil && ans.body != "served" {
-					err = fmt.Errorf("%s: %d %q", key, ans.status, ans.body)
+					err = fmt.Errorf("key %s: got status %d and body %q, want it served", key, ans.status, ans.body)
 				}
 				errs[i] = errors.Join(errs[i], err)
 			}
@@ -77,7 +77,7 @@ func keepAliveBy(b *testbed, limit Limit) {
 		b.Fatal(err)
 	}
 	if n := dialed.Load(); n > clients*requests/2 {
-		b.Errorf("%d connections for %d requests: nothing was reused", n, clients*requests)
+		b.Errorf("%d connections were made for %d requests, want at most half as many: connections must be reused for this test", n, clients*requests)
 	}
 	for _, key := range keys {
 		b.wantLeft(lim, key, quota-requests)

@@ -8,7 +8,7 @@ import (
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
-// routeCases are about counting by the matched pattern.
+// routeCases test counting by the matched pattern.
 func routeCases() []testCase {
 	return []testCase{
 		{"RouteAtEachPlace", routeAtEachPlace, nil},
@@ -18,7 +18,7 @@ func routeCases() []testCase {
 	}
 }
 
-// mountedAt serves routes below /g, with mount at point.
+// mountedAt returns an app that serves routes below /g, with mount at point.
 func mountedAt(point MountPoint, mount Mount, routes ...Route) App {
 	app := App{}
 	switch mounts := []Mount{mount}; point {
@@ -40,9 +40,8 @@ func mountedAt(point MountPoint, mount Mount, routes ...Route) App {
 	return app
 }
 
-// routeAtEachPlace mounts a limit by route wherever one can be mounted. Where the
-// route is not known yet, there is no key: requests are limited by their address,
-// not by a pattern that happens to be the same for all, and this is logged once.
+// routeAtEachPlace mounts a limit by route at each mount point. Where the route is not known yet, there is no key. Requests
+// are then limited by their address, and not by a pattern that happens to be the same for all, and this is logged once.
 func routeAtEachPlace(b *testbed) {
 	for _, point := range []MountPoint{BeforeRouting, Everywhere, InGroup, OnRoute} {
 		b.each(string(point), func(b *testbed) {
@@ -65,7 +64,7 @@ func routeAtEachPlace(b *testbed) {
 			s.get("/g/users/2").wantDenied()
 			if want != "" {
 				if err != nil {
-					b.Errorf("a route and no key: %v", err)
+					b.Errorf("with a route the key function returned the error %v, want nil", err)
 				}
 				b.wantLeft(limit.Limiter, key, 0)
 				b.wantLeft(limit.Limiter, fallbackKey, 1)
@@ -73,7 +72,7 @@ func routeAtEachPlace(b *testbed) {
 				return
 			}
 			if !errors.Is(err, keyfunc.ErrNoKey) {
-				b.Errorf("no route and key %q, %v", key, err)
+				b.Errorf("without a route the key function returned %q, %v; want ErrNoKey", key, err)
 			}
 			s.get("/g/other").wantDenied()
 			b.wantLeft(limit.Limiter, fallbackKey, 0)
@@ -85,7 +84,7 @@ func routeAtEachPlace(b *testbed) {
 func (b *testbed) wantWarnings(n int) {
 	b.Helper()
 	if got := b.logs.lines("WARN"); got != n {
-		b.Errorf("%d warnings logged, want %d", got, n)
+		b.Errorf("%d warnings were logged, want %d", got, n)
 	}
 }
 
@@ -93,7 +92,7 @@ func (b *testbed) byRoute(n int64) Limit {
 	return Limit{Limiter: b.limiter(core.FixedWindow(core.PerMinute(n))), Key: keyfunc.Route()}
 }
 
-// routeKeepsApart gives each pattern a bucket, and not each path.
+// routeKeepsApart checks that each pattern has a count of its own, but not each path.
 func routeKeepsApart(b *testbed) {
 	s := b.serve(mountedAt(OnRoute, b.byRoute(2), Route{Path: "/users/{id}"}, Route{Path: "/users/{id}/posts"}, Route{Path: "/other"}))
 	s.getEach("/g/users/1", []keyedRequest{{"", 200}})
@@ -103,8 +102,8 @@ func routeKeepsApart(b *testbed) {
 	s.getEach("/g/other", []keyedRequest{{"", 200}, {"", 200}, {"", 429}})
 }
 
-// routeHasOnePath writes one path in other ways. Frameworks differ in which of
-// them they serve; none of those may be a way around the limit.
+// routeHasOnePath writes one path in different ways. Frameworks differ in which of them they serve, but none may be a way
+// around the limit.
 func routeHasOnePath(b *testbed) {
 	for _, variant := range []string{"/g/a", "/g/a/", "/g//a", "//g/a", "/g/%61", "/%67/a", "/g/A", "/g/./a", "/g/a?x", "/g/a;x"} {
 		b.each(variant, func(b *testbed) {
@@ -117,14 +116,13 @@ func routeHasOnePath(b *testbed) {
 				second.wantServed()
 			}
 			if last := s.get(variant); last.body == "served" || first.body == "served" && last.status != http.StatusTooManyRequests {
-				b.Errorf("%s: %d %q, after the limit", variant, last.status, last.body)
+				b.Errorf("%s after the limit was reached: got status %d and body %q, want it not served", variant, last.status, last.body)
 			}
 		})
 	}
 }
 
-// routeOfNothing asks for paths that do not exist: they are one bucket, or else
-// each of them would be one.
+// routeOfNothing requests paths that do not exist: they share one count. Otherwise each path would have a count of its own.
 func routeOfNothing(b *testbed) {
 	s := b.serve(mountedAt(Everywhere, b.byRoute(2), Route{Path: "/a"}))
 	for i, path := range []string{"/nowhere", "/g/nowhere", "/nowhere/else"} {

@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// testTimeout is when a test gives up on what ought to have happened at once.
+// testTimeout is when a test gives up waiting for something that should happen at once.
 const testTimeout = 30 * time.Second
 
-// A servedApp is an [App] being served to a testbed.
+// A servedApp is an [App] that a testbed serves.
 type servedApp struct {
 	*testbed
 	server *Server
@@ -23,14 +23,13 @@ type servedApp struct {
 func (b *testbed) serve(app App) *servedApp {
 	b.Helper()
 	server := b.adapter.Start(b.T, app)
-	server.Transport.DisableCompression = true // only what the test asks for
+	server.Transport.DisableCompression = true // so that a response is compressed only if the test asks for it
 	s := &servedApp{b, server, sync.OnceFunc(server.Close)}
 	b.Cleanup(s.close)
 	return s
 }
 
-// behind serves routes behind limit, mounted for the whole app: /a and /b, unless
-// others are given.
+// behind serves routes behind limit, which is mounted for the whole app. Without routes, it serves /a and /b.
 func (b *testbed) behind(limit Limit, routes ...Route) *servedApp {
 	b.Helper()
 	if len(routes) == 0 {
@@ -91,8 +90,8 @@ func (s *servedApp) request(ctx context.Context, method, path string, lines ...s
 	return req, nil
 }
 
-// start sends a request in the background. The client leaves when leave is called;
-// done gives its answer, or what became of it.
+// start sends a request in the background. The client leaves when leave is called. done receives the response, or an answer
+// with the error as its body.
 func (s *servedApp) start(path string) (leave func(), done <-chan answer) {
 	ctx, cancel := context.WithTimeout(s.Context(), testTimeout)
 	answers := make(chan answer, 1)
@@ -107,5 +106,5 @@ func (s *servedApp) start(path string) (leave func(), done <-chan answer) {
 	return cancel, answers
 }
 
-// user is the header line that signs name in.
+// user returns the header line that signs in the user with this name.
 func user(name string) string { return UserHeader + ": " + name }

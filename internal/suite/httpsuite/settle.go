@@ -19,7 +19,7 @@ import (
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
-// settleCases are about CountIf, CostAfter and InFlight, besides how a response ends.
+// settleCases test CountIf, CostAfter and InFlight, except for how a response ends.
 func settleCases() []testCase {
 	return []testCase{
 		{"CountIfConcurrent", countIfConcurrent, nil},
@@ -38,43 +38,42 @@ func settleCases() []testCase {
 	}
 }
 
+// estimate returns the option for a cost of n.
 func estimate(n int64) guard.Option { return guard.Cost(func(keyfunc.Request) int64 { return n }) }
 
-// after has limit reserve n units for each request, and charge what the handler sets.
+// after makes limit reserve n units for each request, and charge the cost that the handler sets.
 func after(limit Limit, n int64, options ...guard.Option) Limit {
 	limit.Options = append([]guard.Option{guard.CostAfter(), estimate(n)}, options...)
 	return limit
 }
 
-// slots limits by address how many requests are in flight. No slot is renewed in the background during a
-// test.
+// slots limits how many requests of an address are in flight. No slot is renewed in the background during a test.
 func (b *testbed) slots(n int64, options ...guard.Option) Limit {
 	return Limit{Limiter: b.limiter(core.InFlight(n, core.SlotTTL(time.Hour))), Key: keyfunc.IP(), Options: options}
 }
 
-// failedLogins is a limit that counts what ends with 401.
+// failedLogins is a limit that counts only requests that end with 401.
 func failedLogins(lim *core.Limiter) Limit {
 	return Limit{Limiter: lim, Key: keyfunc.IP(), Options: []guard.Option{
 		guard.CountIf(func(status int) bool { return status == http.StatusUnauthorized }),
 	}}
 }
 
-// untilLeft waits until a response that has ended is settled: the client may have all of
-// it before that.
+// untilLeft waits until a response that has ended is settled: the client may have received all of it before.
 func (b *testbed) untilLeft(lim *core.Limiter, key string, want int64) {
 	b.Helper()
-	b.until(fmt.Sprintf("%d left of %s of %s", want, key, lim.Name()), func() bool { return b.left(lim, key) == want })
+	b.until(fmt.Sprintf("%d units of key %s of limiter %s remain", want, key, lim.Name()), func() bool { return b.left(lim, key) == want })
 }
 
-// gate returns a channel for which handlers wait, and a function that opens it. Call the function in a
-// Cleanup as well, after the app is served, so that a failed test ends.
+// gate returns a channel that handlers wait for, and a function that opens it. Call the function in a Cleanup, too, after
+// the app is served, so that a failed test ends.
 func (b *testbed) gate() (gate <-chan struct{}, open func()) {
 	opened := make(chan struct{})
 	return opened, sync.OnceFunc(func() { close(opened) })
 }
 
-// waiting serves a handler that waits, at /a, behind mounts, and sends one request there. It returns a
-// function that ends the request.
+// waiting serves a handler at /a that waits, behind mounts, and sends one request there. It returns a function that ends
+// the request.
 func (b *testbed) waiting(h Handler, mounts ...Mount) (s *servedApp, end func() answer) {
 	b.Helper()
 	var calls atomic.Int64
@@ -90,8 +89,8 @@ func (b *testbed) waiting(h Handler, mounts ...Mount) (s *servedApp, end func() 
 	}
 }
 
-// countIfConcurrent has many logins at once, which end in any order: those that succeed
-// use up nothing, and each of the others a unit. Meanwhile all are held.
+// countIfConcurrent makes many logins at once, which end in random order. Logins that succeed use up nothing, and each of
+// the others one unit. Meanwhile the units of all are held.
 func countIfConcurrent(b *testbed) {
 	const logins, wrong = 20, 6
 	random := rand.New(rand.NewPCG(1, 2))
@@ -117,7 +116,7 @@ func countIfConcurrent(b *testbed) {
 			b.until("all handlers run", func() bool { return calls.Load() == logins })
 			denied := s.get("/right")
 			denied.wantDenied()
-			denied.wantHeader("Retry-After", "1") // each of them may end at any time, and cost nothing
+			denied.wantHeader("Retry-After", "1") // each login in flight may end at any time without a cost
 			for _, i := range random.Perm(logins) {
 				gates[paths[i]] <- struct{}{}
 			}
@@ -129,16 +128,16 @@ func countIfConcurrent(b *testbed) {
 	}
 }
 
-// countIfSavesNothing has an attacker with a right password of its own open many requests,
-// and let them end one by one while it guesses: none of them gives it a guess more than
-// the limit, because what they took has long drained.
+// countIfSavesNothing plays an attacker that knows one right password, opens many requests with it, and lets them end one
+// by one while it guesses another password. None of these requests gives it a guess beyond the limit, because the units
+// that they took have long drained.
 func countIfSavesNothing(b *testbed) {
 	const capacity, rounds = 5, 4
 	for _, v := range limits.Plain() {
 		b.each(v.Name, func(b *testbed) {
 			var calls atomic.Int64
 			gate := make(chan struct{})
-			options := []core.Option{v.Limit(core.Per(capacity, capacity*time.Millisecond))} // a queue delays for so long
+			options := []core.Option{v.Limit(core.Per(capacity, capacity*time.Millisecond))} // a queue delays by this time per unit
 			if !v.Kind.Delays {
 				options = append(options, core.Hold(time.Minute))
 			}
@@ -153,7 +152,7 @@ func countIfSavesNothing(b *testbed) {
 					open = append(open, end)
 				}
 				b.until("the requests are open", func() bool { return calls.Load() == int64(len(open)) })
-				b.advance(71 * time.Second) // whatever is held has expired and drained
+				b.advance(71 * time.Second) // all holds have expired, and their units have drained
 			}
 			guesses := 0
 			guess := func(times int) {
@@ -173,19 +172,18 @@ func countIfSavesNothing(b *testbed) {
 			}
 			guess(capacity + 1)
 			if guesses != capacity {
-				b.Errorf("%d guesses, want %d", guesses, capacity)
+				b.Errorf("%d guesses reached the handler, want %d", guesses, capacity)
 			}
 		})
 	}
 }
 
-// costAfter is a gateway to a language model, with a limit of 1000 tokens a minute. It
-// reserves 500 for an answer of 7,312: the headers of the next request show the debt, and
-// requests are denied until it is paid.
+// costAfter is a gateway to a language model, with a limit of 1000 tokens a minute. It reserves 500 tokens for an answer of
+// 7,312: the headers of the next request show the debt, and requests are denied until the debt is paid.
 func costAfter(b *testbed) {
 	lim := b.limiter(core.TokenBucket(core.PerMinute(1000)))
 	s := b.behind(after(Limit{Limiter: lim, Key: keyfunc.IP()}, 500),
-		Route{Path: "/long", Handler: Handler{Costs: []int64{1200, 7312}}}, // the last one counts
+		Route{Path: "/long", Handler: Handler{Costs: []int64{1200, 7312}}}, // the last cost counts
 		Route{Path: "/short", Handler: Handler{Costs: []int64{20}}})
 	ans := s.get("/long")
 	ans.wantServed()
@@ -197,7 +195,7 @@ func costAfter(b *testbed) {
 	b.advance(408*time.Second + 719_999*time.Microsecond)
 	ans = s.get("/short")
 	ans.wantDenied()
-	ans.wantHeaders("1000", "499", "1800000452", "1") // short of the 500 that it reserves
+	ans.wantHeaders("1000", "499", "1800000452", "1") // one less than the 500 that the request reserves
 	b.advance(time.Microsecond)
 	ans = s.get("/short")
 	ans.wantServed()
@@ -205,16 +203,16 @@ func costAfter(b *testbed) {
 	b.untilLeft(lim, ipKey, 480)
 }
 
-// costAfterMissing sets a cost that no middleware charges, which is logged once, and costs that one does, or would have. Where
-// there is no middleware at all, nothing is logged.
+// costAfterMissing sets a cost that no middleware charges, which is logged once, and costs that a middleware charges, or
+// would charge. Without any middleware, nothing is logged.
 func costAfterMissing(b *testbed) {
 	b.serve(App{Routes: []Route{{Path: "/a", Handler: Handler{Costs: []int64{3, -1}}}}}).get("/a").wantServed()
 	if n := b.logs.lines(""); n != 0 {
-		b.Errorf("%d lines logged: %s", n, b.logs.String())
+		b.Errorf("%d lines were logged, want 0: %s", n, b.logs.String())
 	}
 	skipped := guard.Skip(func(keyfunc.Request) bool { return true })
 	for name, c := range map[string]struct {
-		options [2][]guard.Option // of the outer and the inner middleware
+		options [2][]guard.Option // the options of the outer and the inner middleware
 		want    int
 	}{
 		"nobody":      {[2][]guard.Option{{estimate(2)}, {guard.CountIf(func(int) bool { return true })}}, 1},
@@ -231,13 +229,13 @@ func costAfterMissing(b *testbed) {
 			}
 			s.close()
 			if n := b.logs.lines("WARN"); n != c.want || b.logs.Count("passes no middleware with guard.CostAfter") != n {
-				b.Errorf("%d warnings, want %d: %s", n, c.want, b.logs.String())
+				b.Errorf("%d warnings were logged, want %d: %s", n, c.want, b.logs.String())
 			}
 		})
 	}
 }
 
-// costAfterWrong sets what no request can cost. That is logged once for each middleware.
+// costAfterWrong sets costs that no request can have. This is logged once for each middleware.
 func costAfterWrong(b *testbed) {
 	for _, c := range []struct{ cost, charged int64 }{{-1, 4}, {2_000_000_000, 1_000_000_000}} {
 		b.each(fmt.Sprint(c.cost), func(b *testbed) {
@@ -250,14 +248,13 @@ func costAfterWrong(b *testbed) {
 			}
 			want := fmt.Sprintf("cost=%d charged=%d limiter=api", c.cost, c.charged)
 			if n := b.logs.lines(""); n != 1 || b.logs.Count(want) != 1 {
-				b.Errorf("%d lines logged, want 1, with %q: %s", n, want, b.logs.String())
+				b.Errorf("%d lines were logged, want 1, with %q: %s", n, want, b.logs.String())
 			}
 		})
 	}
 }
 
-// costAfterStacked has a limit of tokens among others. Only those that asked for the cost
-// charge it.
+// costAfterStacked uses a limit of tokens among others. Only limits with CostAfter charge the cost.
 func costAfterStacked(b *testbed) {
 	requests, tokens := b.namedFixed("requests", 9), after(b.namedFixed("tokens", 100), 10)
 	failures, money := failedLogins(b.named("failures", core.FixedWindow(core.PerMinute(9)))), after(b.namedFixed("money", 50), 1)
@@ -273,21 +270,21 @@ func costAfterStacked(b *testbed) {
 	s.get("/a").wantServed()
 	untilLeft(8, 58, 9, 8)
 
-	// An inner limit denies: to the outer ones that is how the request ended.
+	// An inner limit denies: for the outer limits, the request has ended with its status.
 	money = after(b.namedFixed("money", 50), 51)
 	b.serve(App{Use: []Mount{requests, tokens, failures, money}, Routes: []Route{{Path: "/a"}}}).get("/a").wantDenied()
 	untilLeft(7, 48, 8, 8)
 }
 
-// settledLater ends a response while Redis takes long to settle it. The response does not wait if the next
-// sixteen such requests are decided alike meanwhile, and waits otherwise.
+// settledLater ends a response while Redis takes long to settle it. The response does not wait if the next 16 such requests
+// would be decided in the same way meanwhile, and waits otherwise.
 func settledLater(b *testbed) {
-	const units = 3 // of each request; those that cost nothing return
+	const units = 3 // each request takes 3 units, and gives them back if it costs nothing
 	const next = 16 * units
 	for name, c := range map[string]struct {
 		limits  []core.Option
 		countIf bool
-		cost    int64 // that the handler sets
+		cost    int64 // the cost that the handler sets
 		waits   bool
 	}{
 		"FreesNothing":  {limits: []core.Option{core.FixedWindow(core.PerMinute(units + next))}, cost: units},
@@ -320,13 +317,13 @@ func settledLater(b *testbed) {
 			if c.waits {
 				select {
 				case <-ended:
-					b.Fatal("it has not waited")
+					b.Fatal("the response ended before it was settled, want it to wait")
 				case <-time.After(50 * time.Millisecond):
 				}
 				open()
 			}
 			if ans := <-ended; ans.status != http.StatusOK {
-				b.Errorf("status %d", ans.status)
+				b.Errorf("got status %d, want 200", ans.status)
 			}
 			open()
 			want := int64(0)
@@ -338,10 +335,10 @@ func settledLater(b *testbed) {
 	}
 }
 
-// untilUsed waits until the given number of units is used in each limit with a rate.
+// untilUsed waits until this number of units is used in each limit that has a rate.
 func (b *testbed) untilUsed(lim *core.Limiter, want int64) {
 	b.Helper()
-	b.until(fmt.Sprintf("%d used", want), func() bool {
+	b.until(fmt.Sprintf("%d units are used", want), func() bool {
 		res, err := lim.Peek(b.Context(), ipKey)
 		for each := range res.All() {
 			if err != nil || each.Window > 0 && each.Limit-each.Remaining != min(want, each.Limit) {
@@ -352,8 +349,8 @@ func (b *testbed) untilUsed(lim *core.Limiter, want int64) {
 	})
 }
 
-// inFlight has a slot, alone and beside a rate, which keeps its charge. The headers are of
-// the slots only where these deny, and have no reset; IETF's have a unit of their own.
+// inFlight takes a slot, alone and beside a rate, whose charge stays. The headers describe the slots only if these deny,
+// and then have no reset. In the headers of the IETF draft, slots have a unit of their own.
 func inFlight(b *testbed) {
 	alone := b.slots(1)
 	s, end := b.waiting(Handler{}, alone)
@@ -367,7 +364,7 @@ func inFlight(b *testbed) {
 	ans.wantHeaders("1", "0", "", "")
 	b.untilLeft(alone.Limiter, ipKey, 1)
 	if keys := b.redis.Keys(); len(keys) != 0 {
-		b.Errorf("stored is %v", keys)
+		b.Errorf("the keys %v are stored, want none", keys)
 	}
 
 	lim := b.limiter(core.InFlight(1, core.SlotTTL(time.Hour)), core.FixedWindow(core.PerMinute(9)))
@@ -383,8 +380,8 @@ func inFlight(b *testbed) {
 	ans.wantHeader("RateLimit", `"api-inflight";r=0, "api-fixed-1m";r=8;t=60`)
 }
 
-// inFlightStacked has slots within a limit with a rate, and around one that denies. The
-// headers are of the slots only where these deny.
+// inFlightStacked mounts slots inside a limit with a rate, and outside a limit that denies. The headers describe the slots
+// only if these deny.
 func inFlightStacked(b *testbed) {
 	outer, slots, inner := b.namedFixed("outer", 9), b.slots(1), b.namedFixed("inner", 1)
 	s, end := b.waiting(Handler{}, outer, slots, inner)
@@ -393,7 +390,7 @@ func inFlightStacked(b *testbed) {
 	ans.wantHeaders("1", "0", "", "1")
 	ans = end()
 	ans.wantServed()
-	ans.wantHeaders("1", "0", "1800000073", "") // of the inner window
+	ans.wantHeaders("1", "0", "1800000073", "") // the headers of the inner window
 	b.untilLeft(slots.Limiter, ipKey, 1)
 	ans = s.get("/a")
 	ans.wantDenied()
@@ -402,8 +399,8 @@ func inFlightStacked(b *testbed) {
 	b.wantLeft(outer.Limiter, ipKey, 6)
 }
 
-// inFlightLost makes Redis lose a slot: the context of the request is canceled, with the cause, and the
-// context of later work is not.
+// inFlightLost makes Redis lose a slot: the context of the request is canceled, with the cause, and the contexts of later
+// requests are not.
 func inFlightLost(b *testbed) {
 	var calls atomic.Int64
 	limit := b.slots(1)
@@ -411,7 +408,7 @@ func inFlightLost(b *testbed) {
 	_, done := s.start("/a")
 	b.until("the handler runs", func() bool { return calls.Load() == 1 })
 	inside.Core.Driver(limit.Limiter).Renew()
-	s.get("/b").wantDenied() // it is still there
+	s.get("/b").wantDenied() // the slot is still held
 	b.redis.FlushAll()
 	inside.Core.Driver(limit.Limiter).Renew()
 	(<-done).want(http.StatusOK, core.ErrSlotLost.Error())
@@ -419,13 +416,13 @@ func inFlightLost(b *testbed) {
 	b.untilLeft(limit.Limiter, ipKey, 1)
 }
 
-// settledModes are the modes in which something is held while a request is served.
+// settledModes are the modes in which units or slots are held while a request is served.
 func settledModes() []mode {
 	return slices.DeleteFunc(modes(), func(m mode) bool { return m.name == "Plain" || m.and })
 }
 
-// settledByTier charges and frees with the limiter that decided, one of a tier's own or
-// one with limits of the request.
+// settledByTier checks that a request is charged, and its slot freed, by the limiter that decided: by another limiter for a
+// tier, or by one with limits of the request.
 func settledByTier(b *testbed) {
 	for _, m := range settledModes() {
 		b.each(m.name, func(b *testbed) {
@@ -449,14 +446,14 @@ func settledByTier(b *testbed) {
 	}
 }
 
-// settledInDryRun charges and frees as ever, serves what would be denied, and shows nothing.
+// settledInDryRun charges and frees as usual, serves requests that would be denied, and shows nothing to clients.
 func settledInDryRun(b *testbed) {
 	tooMuch := guard.Cost(func(r keyfunc.Request) int64 { return map[string]int64{"/a": reserved, "/b": quota}[r.Path()] })
 	for _, m := range settledModes() {
 		b.each(m.name, func(b *testbed) {
 			var saw statusLog
 			limit := m.limit(b, &saw)
-			limit.Options = append(limit.Options[1:], guard.DryRun(), tooMuch) // in place of the estimate
+			limit.Options = append(limit.Options[1:], guard.DryRun(), tooMuch) // replaces the estimate
 			s, end := b.waiting(Handler{Costs: []int64{realCost}}, limit)
 			ans := s.get("/b")
 			ans.wantServed()
@@ -468,11 +465,11 @@ func settledInDryRun(b *testbed) {
 	}
 }
 
-// settledInOutage has Redis away from the start, and then meanwhile.
+// settledInOutage makes Redis unavailable from the start, and then while a request is served.
 func settledInOutage(b *testbed) {
 	const cause = "LOADING secret detail"
 	for _, m := range settledModes() {
-		// It is charged, and freed, by the count of this process.
+		// The request is charged, and its slot freed, by the count of this process.
 		b.each(m.name+"/FailLocal", func(b *testbed) {
 			var saw statusLog
 			b.redis.SetError(cause)
@@ -484,7 +481,7 @@ func settledInOutage(b *testbed) {
 			b.untilLeftOfEach(limit.Limiter, []int64{quota, quota - m.charged(realCost, http.StatusOK) - m.charged(reserved, http.StatusOK)})
 		})
 		if m.slots == m.units {
-			continue // this takes a second, and what ends several limits ends them as one
+			continue // this case takes a second, and several limits are settled together, as one limit is
 		}
 		// Held units stay held, and are charged when they expire. The settlement is not sent again.
 		b.each(m.name+"/Meanwhile", func(b *testbed) {
@@ -496,12 +493,12 @@ func settledInOutage(b *testbed) {
 			ans.wantServed()
 			ans.wantHidden("secret detail")
 			s.close()
-			_ = limit.Limiter.Close() // it waits for calls in the background
+			_ = limit.Limiter.Close() // Close waits for calls in the background
 			b.redis.SetError("")
 			if n := b.logs.Count("not settled") + b.logs.Count("not released"); n != 0 {
-				b.Errorf("%d lines logged about the request, besides the outage", n)
+				b.Errorf("%d lines were logged about the request, want 0, as the outage is logged", n)
 			}
-			b.until("Redis is asked again", func() bool {
+			b.until("Redis decides again", func() bool {
 				_, err := limit.Limiter.Peek(b.Context(), ipKey)
 				return err == nil
 			})

@@ -21,10 +21,10 @@ import (
 	httplimit "github.com/redislimit/redislimit/nethttp"
 )
 
-// farAway is how long a command takes to Redis, and its reply from there.
+// farAway is the time of a command to Redis, and of its reply back.
 const farAway = 10 * time.Millisecond
 
-// A settling process serves requests whose query says how they end, far from Redis or near.
+// A settling is a process that serves requests whose query says how they end, far from Redis or near.
 type settling struct {
 	http.Handler
 
@@ -56,8 +56,9 @@ func (p settling) get(t *testing.T, query string) int {
 	return w.Code
 }
 
-// TestSettledFarAway has a client that waits for each response and asks again at once, through a process that is near Redis
-// and overtakes what the far one settles. It is never denied too early, nor admitted for longer than its debt allows.
+// TestSettledFarAway plays a client that waits for each response before its next request. Every second request goes through
+// a process near Redis, which overtakes the settlements of the distant one. The client is never denied too early, and never
+// admitted longer than its debt allows.
 func TestSettledFarAway(t *testing.T) {
 	t.Parallel()
 	redisServer := redistest.Server(t).Addr
@@ -65,7 +66,7 @@ func TestSettledFarAway(t *testing.T) {
 	proxy.Latency(farAway)
 	for _, c := range []struct {
 		query    string
-		requests []int // the statuses: a 401 costs as many units as the query says
+		requests []int // the wanted statuses; a 401 costs as many units as the query says
 	}{
 		{"cost=1", []int{200, 200, 200, 200, 200, 401, 200, 401, 200, 200, 200, 200, 401, 429, 429}},
 		{"cost=2", []int{200, 401, 200, 200, 401, 429, 429}},
@@ -77,18 +78,18 @@ func TestSettledFarAway(t *testing.T) {
 			for i, want := range c.requests {
 				ends := want
 				if want == http.StatusTooManyRequests {
-					ends = http.StatusOK // if it is admitted
+					ends = http.StatusOK // the status if the request is admitted by mistake
 				}
 				if got := both[(i+first)%2].get(t, c.query+"&status="+strconv.Itoa(ends)); got != want {
-					t.Errorf("%s, request %d: status %d, want %d", c.query, i, got, want)
+					t.Errorf("%s, request %d: got status %d, want %d", c.query, i, got, want)
 				}
 			}
 		}
 	}
 }
 
-// TestOneRoundTrip checks that a response ends after one round trip to Redis although two are made. Close
-// waits for the others.
+// TestOneRoundTrip checks that a response ends after one round trip to Redis although there are two. Close waits for the
+// second.
 func TestOneRoundTrip(t *testing.T) {
 	t.Parallel()
 	addr := redistest.Server(t).Addr
@@ -102,7 +103,7 @@ func TestOneRoundTrip(t *testing.T) {
 		begun := time.Now()
 		if i%2 == 0 {
 			far.get(t, "status=401&cost=2")
-		} else { // its client leaves while it is served
+		} else { // the client leaves while its request is served
 			ctx, leave := context.WithCancel(t.Context())
 			r := httptest.NewRequestWithContext(ctx, http.MethodGet, "/?status=401&cost=3", nil)
 			far.ServeHTTP(leaving{httptest.NewRecorder(), leave}, r)
@@ -111,19 +112,19 @@ func TestOneRoundTrip(t *testing.T) {
 		fastest = min(fastest, time.Since(begun))
 	}
 	if fastest >= 4*farAway {
-		t.Errorf("a response takes %v, which is more than a round trip of %v", fastest, 2*farAway)
+		t.Errorf("the fastest response took %v, want less than two round trips of %v", fastest, 2*farAway)
 	}
-	t.Logf("a response takes %v, a round trip %v", fastest, 2*farAway)
+	t.Logf("the fastest response took %v, and a round trip takes %v", fastest, 2*farAway)
 	if err := far.lim.Close(); err != nil {
 		t.Error(err)
 	}
 	res, err := near.lim.Peek(t.Context(), keyfunc.ForGlobal())
 	if want := int64(1000 - 2*(requests-gone) - 3*gone); err != nil || res.Remaining != want {
-		t.Errorf("%d left after Close, %v; want %d", res.Remaining, err, want)
+		t.Errorf("%d units remain after Close, %v; want %d", res.Remaining, err, want)
 	}
 }
 
-// A leaving client is gone when the header is written.
+// A leaving is the response writer of a client that leaves when the header is written.
 type leaving struct {
 	http.ResponseWriter
 
@@ -135,7 +136,7 @@ func (l leaving) WriteHeader(status int) {
 	l.ResponseWriter.WriteHeader(status)
 }
 
-// A lockout serves logins that are checked until a test sends the status with which one of them ends.
+// A lockout serves logins. Each is checked until the test sends the status with which one of them ends.
 type lockout struct {
 	http.Handler
 
@@ -146,7 +147,7 @@ type lockout struct {
 }
 
 func newLockout(client *redis.Client, name string, limit core.Option) lockout {
-	lim := core.MustNew(client, name, limit, core.FailClosed(), core.Timeout(time.Minute)) // it remembers denials
+	lim := core.MustNew(client, name, limit, core.FailClosed(), core.Timeout(time.Minute)) // with a deny cache
 	l := lockout{lim: lim, checked: make(chan struct{}), ends: make(chan int), ended: make(chan *httptest.ResponseRecorder)}
 	failures := guard.CountIf(func(status int) bool { return status == http.StatusUnauthorized })
 	l.Handler = httplimit.Middleware(lim, keyfunc.Global(), failures)(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -156,7 +157,7 @@ func newLockout(client *redis.Client, name string, limit core.Option) lockout {
 	return l
 }
 
-// login sends a login, and returns its response if it is denied, or nil once it is checked.
+// login sends a login. It returns the response if the login is denied, or nil once the login is being checked.
 func (l lockout) login(t *testing.T) *httptest.ResponseRecorder {
 	go func() {
 		w := httptest.NewRecorder()
@@ -171,17 +172,17 @@ func (l lockout) login(t *testing.T) *httptest.ResponseRecorder {
 	}
 }
 
-// end has one of those that are checked end, and waits until that is settled: others have used the rest since it was admitted,
-// so its response may end before.
+// end makes one of the logins end, and waits until it is settled. Its response may end before that, because other logins
+// have used the remaining units since it was admitted.
 func (l lockout) end(status int) {
 	l.ends <- status
 	<-l.ended
 	_ = l.lim.Close()
 }
 
-// TestHeldLogins has as many logins in flight as may still fail in a quarter of an hour. Another login, at
-// another process, should come back in a second, and passes as soon as one of them has ended without
-// counting. Those that have failed deny for longer.
+// TestHeldLogins makes as many logins in flight as may fail in a quarter of an hour. The response to another login, at
+// another process, asks for a retry in a second, which passes as soon as one login in flight has ended without counting.
+// Once logins have failed, others are denied for longer.
 func TestHeldLogins(t *testing.T) {
 	t.Parallel()
 	const failures = 5
@@ -197,7 +198,7 @@ func TestHeldLogins(t *testing.T) {
 			begin := func(l lockout) {
 				t.Helper()
 				if w := l.login(t); w != nil {
-					t.Fatalf("%+v; want it admitted", w)
+					t.Fatalf("got the response %+v, want the login admitted", w)
 				}
 			}
 			begin(here)
@@ -208,7 +209,7 @@ func TestHeldLogins(t *testing.T) {
 			for range 3 {
 				for range 2 {
 					if w := there.login(t); w == nil || w.Header().Get("Retry-After") != "1" {
-						t.Fatalf("%+v; want it denied for a second", w)
+						t.Fatalf("got the response %+v, want a denial for a second", w)
 					}
 				}
 				here.end(http.StatusOK)
@@ -219,8 +220,8 @@ func TestHeldLogins(t *testing.T) {
 			for range failures - 1 {
 				here.end(http.StatusUnauthorized)
 			}
-			if w := there.login(t); w == nil || len(w.Header().Get("Retry-After")) < 3 { // 180 s and more
-				t.Errorf("%+v; want it denied until a failure has drained", w)
+			if w := there.login(t); w == nil || len(w.Header().Get("Retry-After")) < 3 { // at least 180 s
+				t.Errorf("got the response %+v, want a denial until a failure has drained", w)
 			}
 		})
 	}

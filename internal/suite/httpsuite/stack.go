@@ -9,7 +9,7 @@ import (
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
-// stackCases are about several middlewares on one request.
+// stackCases test several middlewares on one request.
 func stackCases() []testCase {
 	return []testCase{
 		{"Stacked", stacked, nil},
@@ -25,8 +25,7 @@ func stackCases() []testCase {
 	}
 }
 
-// stacked limits addresses and users. Whichever of them is outside, clients and
-// handlers see the tighter.
+// stacked limits addresses and users. Whichever limit is outside, clients and handlers see the tighter one.
 func stacked(b *testbed) {
 	for _, userOutside := range []bool{false, true} {
 		byIP := b.namedFixed("ip", 7)
@@ -47,41 +46,40 @@ func stacked(b *testbed) {
 			{"bob", 200, "2", "0"},
 			{"carol", 200, "7", "2"}, // a smaller share than 1 of 2
 			{"carol", 200, "2", "0"},
-			{"dave", 200, "7", "0"}, // a user with one login left, and no address to use it from
+			{"dave", 200, "7", "0"}, // dave has a request left, but the address has none
 			{"erin", 429, "7", "0"},
 		} {
 			ans := s.get("/a", user(step.user))
 			body := "fixed-1m allowed=true limit=" + step.limit + " remaining=" + step.remaining + " delay=0s"
 			if ans.status != step.status || (ans.body == body) != (step.status == http.StatusOK) {
-				b.Errorf("%s: %d %q, want %d", step.user, ans.status, ans.body, step.status)
+				b.Errorf("%s: got status %d and body %q, want %d and the result of the tighter limit", step.user, ans.status, ans.body, step.status)
 			}
 			ans.wantHeaders(step.limit, step.remaining, "1800000073", map[int]string{429: "60"}[step.status])
 		}
-		// They are charged one after the other: the outer one is charged, and the inner
-		// one is not asked.
+		// The limits are charged one after the other: the outer limit was charged, and the inner one not, or not yet.
 		b.wantLeft(byUser.Limiter, "user:erin", map[bool]int64{true: 1, false: 2}[userOutside])
 		b.redis.FlushAll()
 	}
 }
 
-// stackedDenies has the inner limit deny while the outer one has less left: a client
-// needs the headers of the limit that denied.
+// stackedDenies makes the inner limit deny while the outer one has fewer units left: a client needs the headers of the
+// limit that denied.
 func stackedDenies(b *testbed) {
 	outer := Limit{Limiter: b.named("outer", core.FixedWindow(core.PerHour(1))), Key: keyfunc.IP()}
 	inner := b.fixed(3)
 	inner.Options = []guard.Option{estimate(4)}
 	ans := b.serve(App{Use: []Mount{outer, inner}, Routes: []Route{{Path: "/a"}}}).get("/a")
 	ans.wantDenied()
-	ans.wantHeaders("3", "3", "1800000013", "") // and never to come back
+	ans.wantHeaders("3", "3", "1800000013", "") // no Retry-After, because the cost can never be admitted
 	b.wantLeft(outer.Limiter, ipKey, 0)
 }
 
-// stackedHidden has a limit that shows nothing, tighter than one that does: it hides nothing of the other. What of its own denials
-// is seen differs.
+// stackedHidden uses a limit that is hidden from clients and tighter than one that is shown: it must not hide the shown
+// limit. How much of the hidden limit's own denials is shown depends on the option.
 func stackedHidden(b *testbed) {
 	for name, c := range map[string]struct {
 		hide                          guard.Option
-		status                        int // of the third request
+		status                        int // the status of the third request
 		limit, remaining, reset, wait string
 	}{
 		"NoHeaders":       {guard.NoHeaders(), 429, "", "", "", ""},
@@ -93,14 +91,14 @@ func stackedHidden(b *testbed) {
 			hidden.Options = []guard.Option{c.hide}
 			for _, mounts := range [][]Mount{{hidden, shown}, {shown, hidden}} {
 				s := b.serve(App{Use: mounts, Routes: []Route{{Path: "/a"}}})
-				for _, remaining := range []string{"8", "7"} { // 1 and 0 of 2 are smaller shares
+				for _, remaining := range []string{"8", "7"} { // the hidden limit has 1 and 0 of 2 units left, which are smaller shares
 					ans := s.get("/a")
 					ans.wantServed()
 					ans.wantHeaders("9", remaining, "1800000073", "")
 				}
 				ans := s.get("/a")
 				ans.wantStatus(c.status)
-				if name == "NoHeaders" && mounts[0].(Limit).Limiter == shown.Limiter { // which has admitted it
+				if name == "NoHeaders" && mounts[0].(Limit).Limiter == shown.Limiter { // the shown limit has admitted the request
 					ans.wantHeaders("9", "6", "1800000073", "")
 				} else {
 					ans.wantHeaders(c.limit, c.remaining, c.reset, c.wait)
@@ -111,8 +109,8 @@ func stackedHidden(b *testbed) {
 	}
 }
 
-// stackedGivesBack has outer limits not count what an inner one denies, nor twice what
-// fails behind them.
+// stackedGivesBack checks that outer limits do not count requests that an inner one denies, and do not count requests twice
+// that fail behind them.
 func stackedGivesBack(b *testbed) {
 	var saw statusLog
 	admitted := saw.counts(func(status int) bool { return status != http.StatusTooManyRequests })
@@ -124,7 +122,7 @@ func stackedGivesBack(b *testbed) {
 	}, Renders: true})
 	s.get("/a").wantServed()
 	b.untilLeft(shared.Limiter, keyfunc.ForGlobal(), 8)
-	s.get("/fails").want(http.StatusTeapot, "teapot") // which counts
+	s.get("/fails").want(http.StatusTeapot, "teapot") // this failure counts
 	b.untilLeft(shared.Limiter, keyfunc.ForGlobal(), 7)
 	s.get("/a").wantServed()
 	for range 2 {
@@ -138,8 +136,8 @@ func stackedGivesBack(b *testbed) {
 	saw.want(b, 200, 200, 418, 418, 200, 200, 429, 429, 429, 429)
 }
 
-// stackedInOutage has an inner limit be without a decision. The outer ones, which have one, do not
-// charge what no handler served, but the 503 of a handler they do.
+// stackedInOutage makes an inner limit unable to decide. The outer limits, which have decided, do not charge requests that
+// no handler served, but they do charge a request whose handler answered 503.
 func stackedInOutage(b *testbed) {
 	for name, outer := range map[string]guard.Option{
 		"CountIf":   guard.CountIf(func(status int) bool { return status != http.StatusTooManyRequests }),
@@ -166,8 +164,8 @@ func stackedInOutage(b *testbed) {
 	}
 }
 
-// stackedTwice has middlewares that charge the same count of one request, which is logged once for each limiter, and
-// those that only look so.
+// stackedTwice mounts middlewares that charge one request twice to the same count, which is logged once for each limiter,
+// and middlewares that only seem to.
 func stackedTwice(b *testbed) {
 	for name := range b.mountedTwice() {
 		b.each(name, func(b *testbed) {
@@ -181,13 +179,14 @@ func stackedTwice(b *testbed) {
 			}
 			s.close()
 			if n := b.logs.lines("WARN"); n != c.warnings || b.logs.Count("a request is counted twice") != n {
-				b.Errorf("%d warnings, want %d: %s", n, c.warnings, b.logs.String())
+				b.Errorf("%d warnings were logged, want %d: %s", n, c.warnings, b.logs.String())
 			}
 		})
 	}
 }
 
-// stackedSlots has two middlewares take the same slot for one request: it takes one, which is free again when it ends.
+// stackedSlots mounts two middlewares that take the same slot for one request: the request takes one slot, which is freed
+// when it ends.
 func stackedSlots(b *testbed) {
 	limit := Limit{Limiter: b.limiter(core.InFlight(1)), Key: keyfunc.IP()}
 	s := b.serve(App{Use: []Mount{limit}, Routes: []Route{{Path: "/a", Use: []Mount{limit}}}})
@@ -196,12 +195,13 @@ func stackedSlots(b *testbed) {
 	}
 	s.close()
 	if n := b.logs.Count("a request is counted twice"); n != 1 {
-		b.Errorf("%d warnings, want 1: %s", n, b.logs.String())
+		b.Errorf("%d warnings were logged, want 1: %s", n, b.logs.String())
 	}
 	b.untilLeft(limit.Limiter, ipKey, 1)
 }
 
-// A twice is mounts of which one has the limiter "api", by address, and perhaps another one too.
+// A twice has mounts with the limiter "api", by address, and perhaps other mounts, and the number of warnings that they
+// cause.
 type twice struct {
 	warnings int
 	mounts   []Mount
@@ -233,7 +233,7 @@ func (b *testbed) mountedTwice() map[string]twice {
 	}
 }
 
-// groups limits a group of routes and, within, one of them once more.
+// groups limits a group of routes and, within the group, one of the routes once more.
 func groups(b *testbed) {
 	hour := func(name string, n int64) Limit {
 		return Limit{Limiter: b.named(name, core.FixedWindow(core.PerHour(n))), Key: keyfunc.IP()}
@@ -253,7 +253,7 @@ func groups(b *testbed) {
 	}{
 		{"/a", 200, "", ""},
 		{"/g/a", 200, "3", "2"},
-		{"/g/b", 200, "1", "0"}, // the tighter
+		{"/g/b", 200, "1", "0"}, // the tighter limit
 		{"/g/b", 429, "1", "0"},
 		{"/g/a", 429, "3", "0"},
 		{"/h/a", 200, "1", "0"},
@@ -267,8 +267,7 @@ func groups(b *testbed) {
 	}
 }
 
-// stackedSets has two limits with different headers: each is shown, however tight
-// the other.
+// stackedSets mounts two limits with different sets of headers: each set is shown, however tight the other limit is.
 func stackedSets(b *testbed) {
 	tight := b.namedFixed("tight", 2)
 	loose := b.fixed(5)
@@ -281,8 +280,8 @@ func stackedSets(b *testbed) {
 	}
 }
 
-// stackedPrefixes has limits whose headers have different names. Each prefix shows a limit: of two limits with one prefix, however it
-// is written, the tighter one. The slots of a limit between them take away no reset but their own.
+// stackedPrefixes mounts limits whose headers have different names. Each prefix shows one limit: if two limits have the
+// same prefix, in upper or lower case, the tighter one. Slots between them remove only the reset of their own prefix.
 func stackedPrefixes(b *testbed) {
 	prefixed := func(name, prefix string, limit core.Limit) Limit {
 		return Limit{Limiter: b.named(name, limit), Key: keyfunc.IP(), Options: []guard.Option{guard.HeaderPrefix(prefix)}}
@@ -298,6 +297,6 @@ func stackedPrefixes(b *testbed) {
 		b.redis.FlushAll()
 	}
 	if logged := b.logs.String(); strings.Contains(logged, "before this limiter decided") {
-		b.Error(logged)
+		b.Errorf("the log has %s, want no line about a limiter that decided later", logged)
 	}
 }

@@ -1,6 +1,5 @@
-// Package httpsuite holds what every adapter must do over HTTP, as one suite:
-// [Exercise] has each framework, through its [Adapter], serve the same [App]s and
-// sends them the same requests.
+// Package httpsuite is the suite that every adapter must pass over HTTP. [Exercise] makes each framework, through its
+// [Adapter], serve the same [App]s, and sends them the same requests.
 package httpsuite
 
 import (
@@ -33,7 +32,7 @@ func Exercise(t *testing.T, a Adapter) {
 	}
 }
 
-// need skips the test where the framework cannot do what it is about.
+// need skips the test if the framework does not have the ability.
 func (b *testbed) need(ability Ability) {
 	b.Helper()
 	if reason := b.adapter.Lacks[ability]; reason != "" {

@@ -20,14 +20,13 @@ import (
 // start is the instant at which the clock stands in every case.
 var start = time.UnixMicro(1_800_000_012_345_678)
 
-// ipKey is the key of [keyfunc.IP] for all clients of the suite, and fallbackKey that of
-// a client without a key.
+// ipKey is the key of [keyfunc.IP] for all clients of the suite. fallbackKey is the key of a client whose own key is missing.
 const (
 	ipKey       = "ip:127.0.0.1"
 	fallbackKey = "peer:127.0.0.1"
 )
 
-// A testbed is one case: the adapter, and a Redis whose clock stands.
+// A testbed is the environment of one case: the adapter, and a Redis whose clock stands.
 type testbed struct {
 	*testing.T
 	adapter Adapter
@@ -52,28 +51,27 @@ func (b *testbed) advance(d time.Duration) {
 	b.redis.SetTime(b.now)
 }
 
-// limiter makes the limiter that most cases are about.
+// limiter returns a limiter with the name that most cases use.
 func (b *testbed) limiter(limits ...core.Option) *core.Limiter { return b.named("api", limits...) }
 
-// named makes a limiter that only Redis decides for: a cache of denials would not
-// see that the clock moved. It waits for Redis for as long as a busy machine may take.
+// named returns a limiter that decides only by Redis, because a deny cache would not notice that the test moves the clock.
+// It waits for Redis as long as a busy machine may need.
 func (b *testbed) named(name string, limits ...core.Option) *core.Limiter {
 	return core.MustNew(b.client, name, append(limits, core.FailClosed(), core.DenyCache(0), core.Timeout(testTimeout))...)
 }
 
-// fixed limits by address, in fixed windows of a minute.
+// fixed returns a limit by address, in fixed windows of a minute.
 func (b *testbed) fixed(n int64) Limit { return b.namedFixed("api", n) }
 
 func (b *testbed) namedFixed(name string, n int64) Limit {
 	return Limit{Limiter: b.named(name, core.FixedWindow(core.PerMinute(n))), Key: keyfunc.IP()}
 }
 
-// wantLeft checks what is left of key, which only the requests of the test may have
-// charged.
+// wantLeft checks how many units remain of key, which only the requests of the test may have charged.
 func (b *testbed) wantLeft(lim *core.Limiter, key string, want int64) {
 	b.Helper()
 	if got := b.left(lim, key); got != want {
-		b.Errorf("%s of %s: %d left, want %d", key, lim.Name(), got, want)
+		b.Errorf("of key %s of limiter %s %d units remain, want %d", key, lim.Name(), got, want)
 	}
 }
 
@@ -86,7 +84,7 @@ func (b *testbed) left(lim *core.Limiter, key string) int64 {
 	return res.Remaining
 }
 
-// until waits for what another goroutine is about to do.
+// until waits until another goroutine has done something. It ends the test if this takes too long.
 func (b *testbed) until(what string, done func() bool) {
 	b.Helper()
 	if !check.Eventually(b, what, done) {
@@ -94,10 +92,10 @@ func (b *testbed) until(what string, done func() bool) {
 	}
 }
 
-// logs is what was logged during a test.
+// logs is everything that was logged during a test.
 type logs struct{ check.Log }
 
-// captureLogs takes the default logger for the time of the test.
+// captureLogs replaces the default logger until the test ends.
 func captureLogs(t *testing.T) *logs {
 	l := &logs{}
 	old := slog.Default()
@@ -106,8 +104,8 @@ func captureLogs(t *testing.T) *logs {
 	return l
 }
 
-// lines counts the lines of a level, except lines about outages, which are logged in the background and may
-// belong to an earlier test whose server has ended.
+// lines counts the lines of a level, except for lines about outages. Those are logged in the background, and may belong to
+// an earlier test whose server has ended.
 func (l *logs) lines(level string) int {
 	n := 0
 	for line := range strings.Lines(l.String()) {

@@ -27,8 +27,8 @@ import (
 	httplimit "github.com/redislimit/redislimit/nethttp"
 )
 
-// TestDeadlineOfServer has Redis die under a server that gives requests less time than the
-// Timeout. Those that wait meanwhile get 503, and the policy decides about the others at once.
+// TestDeadlineOfServer makes Redis stop answering while the server gives requests less time than the Timeout. Requests that
+// wait meanwhile get 503, and afterwards the outage policy decides on requests at once.
 func TestDeadlineOfServer(t *testing.T) {
 	t.Parallel()
 	const deadline, wave = 300 * time.Millisecond, 10
@@ -63,7 +63,7 @@ func TestDeadlineOfServer(t *testing.T) {
 			}))...)
 			t.Cleanup(func() { _ = lim.Close() })
 			h := c.within(httplimit.Middleware(lim, keyfunc.Global())(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})))
-			ask := func() (statuses map[int]int) {
+			send := func() (statuses map[int]int) {
 				var mu sync.Mutex
 				var all sync.WaitGroup
 				statuses = make(map[int]int)
@@ -75,37 +75,36 @@ func TestDeadlineOfServer(t *testing.T) {
 						defer mu.Unlock()
 						statuses[w.Code]++
 						if retry := w.Header().Get("Retry-After"); w.Code == http.StatusServiceUnavailable && retry != "1" && retry != "" {
-							t.Errorf("Retry-After: %q", retry)
+							t.Errorf("Retry-After is %q, want 1 or none", retry)
 						}
 					})
 				}
 				all.Wait()
 				return statuses
 			}
-			if _, err := lim.Peek(t.Context(), "other"); err != nil { // a process's first connection has longer
+			if _, err := lim.Peek(t.Context(), "other"); err != nil { // the first connection of a process has a longer timeout
 				t.Fatal(err)
 			}
 			proxy.Silence()
-			if got := ask(); got[http.StatusServiceUnavailable] != wave {
-				t.Errorf("the first wave: %v, want %d times 503", got, wave)
+			if got := send(); got[http.StatusServiceUnavailable] != wave {
+				t.Errorf("the statuses of the first wave are %v, want 503 %d times", got, wave)
 			}
-			check.Receive(t, "the breaker opens", open) // after the Timeout, of 500 ms, or 3 s later where the process is busy
+			check.Receive(t, "the breaker opens", open) // after the Timeout of 500 ms, or 3 s later if the process is busy
 			began := time.Now()
-			got := ask()
+			got := send()
 			if took := time.Since(began); took > deadline {
-				t.Errorf("the second wave took %v", took)
+				t.Errorf("the second wave took %v, want less than the deadline", took)
 			}
 			for status, n := range c.then {
 				if got[status] != n {
-					t.Errorf("the second wave: %v, want %v", got, c.then)
+					t.Errorf("the statuses of the second wave are %v, want %v", got, c.then)
 				}
 			}
 		})
 	}
 }
 
-// TestGoneWhileAdmitted makes a client leave while Redis admits it, after it has waited: its charge is
-// taken back.
+// TestGoneWhileAdmitted makes a client leave after it has waited, while Redis admits it: its charge is taken back.
 func TestGoneWhileAdmitted(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
@@ -122,7 +121,7 @@ func TestGoneWhileAdmitted(t *testing.T) {
 	mine, others := process(&g), process()
 	slot, err := others.Acquire(t.Context(), keyfunc.ForGlobal(), 1)
 	if err != nil || !slot.Allowed {
-		t.Fatal(slot, err)
+		t.Fatalf("Acquire: got %+v, %v; want it admitted", slot, err)
 	}
 	h := httplimit.Middleware(mine, keyfunc.Global(), guard.WaitUpTo(time.Minute))(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	ctx, leave := context.WithCancel(t.Context())
@@ -133,27 +132,27 @@ func TestGoneWhileAdmitted(t *testing.T) {
 		h.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
 		status <- w.Code
 	}()
-	time.Sleep(200 * time.Millisecond) // it waits by now, and asks again and again
+	time.Sleep(200 * time.Millisecond) // by now the request waits, and tries again and again
 	g.HoldReplies(t)
 	g.Await(t, 1) // a denial
 	if err := slot.Release(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	g.Release(t, 1)
-	g.Await(t, 1) // it is admitted
+	g.Await(t, 1) // an admission
 	leave()
 	time.Sleep(10 * time.Millisecond)
 	g.Open()
-	if got := check.Receive(t, "it has left", status); got != adapter.StatusClientGone {
-		t.Errorf("status %d", got)
+	if got := check.Receive(t, "the request has ended", status); got != adapter.StatusClientGone {
+		t.Errorf("got status %d, want %d", got, adapter.StatusClientGone)
 	}
-	check.Eventually(t, "only the first is charged", func() bool {
+	check.Eventually(t, "only the first request is charged", func() bool {
 		return slices.Equal(limits.Left(t, others, keyfunc.ForGlobal()), []int64{1, 9})
 	})
 }
 
-// TestWaitUpToIsNoTimeout makes Redis take longer for each reply than requests wait: this is not an outage,
-// and the policy decides nothing.
+// TestWaitUpToIsNoTimeout makes Redis take longer for each reply than requests may wait: this is not an outage, and the
+// outage policy makes no decision.
 func TestWaitUpToIsNoTimeout(t *testing.T) {
 	t.Parallel()
 	const slots, requests = 2, 20
@@ -187,24 +186,24 @@ func TestWaitUpToIsNoTimeout(t *testing.T) {
 					if w.Code == http.StatusOK {
 						served.Add(1)
 					} else if w.Code != http.StatusTooManyRequests {
-						t.Errorf("status %d", w.Code)
+						t.Errorf("got status %d, want 200 or 429", w.Code)
 					}
 				})
 			}
 			all.Wait()
 			if served.Load() < slots || most.Load() > 0 || failed.Load() > 0 {
-				t.Errorf("%d were served, up to %d at a time; %d outages", served.Load(), most.Load(), failed.Load())
+				t.Errorf("%d requests were served, up to %d at a time (0: never more than the slots), and %d decisions were not made by Redis; want some served, 0 and 0", served.Load(), most.Load(), failed.Load())
 			}
 			if res, err := lim.Peek(t.Context(), keyfunc.ForGlobal()); err != nil || res.Remaining != slots {
-				t.Errorf("%d slots are free, %v", res.Remaining, err)
+				t.Errorf("%d slots are free, %v; want all", res.Remaining, err)
 			}
 		})
 	}
 }
 
-// TestTimeoutHandler makes http.TimeoutHandler answer for a handler that continues. Outside of it the slot
-// is free then, and the cost that was set until then is charged. Inside of it the slot is held until the
-// handler ends, and its cost is charged.
+// TestTimeoutHandler makes http.TimeoutHandler answer for a handler that continues. A limit outside of it then frees its
+// slot, and charges the cost that was set until then. A limit inside of it holds the slot until the handler ends, and
+// charges the handler's last cost.
 func TestTimeoutHandler(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -216,7 +215,7 @@ func TestTimeoutHandler(t *testing.T) {
 		wantLeft := func(when string, lim *core.Limiter, slots, units int64) {
 			t.Helper()
 			if got := limits.Left(t, lim, keyfunc.ForGlobal()); !slices.Equal(got, []int64{slots, units}) {
-				t.Errorf("%s %d slots and units are left, want %d and %d", when, got, slots, units)
+				t.Errorf("%s the slots and units that remain are %d, want %d and %d", when, got, slots, units)
 			}
 		}
 		var inner, outer *core.Limiter
@@ -227,22 +226,22 @@ func TestTimeoutHandler(t *testing.T) {
 			time.Sleep(2 * time.Minute)
 			httplimit.SetCost(r.Context(), 7)
 			if r.Context().Err() == nil || errors.Is(context.Cause(r.Context()), core.ErrSlotLost) {
-				t.Errorf("the handler's context: %v", context.Cause(r.Context()))
+				t.Errorf("the handler's context has the cause %v, want one because of the timeout", context.Cause(r.Context()))
 			}
 		}))
 		outside, outer = limited(http.TimeoutHandler(inside, time.Minute, "too late"))
-		ask := func(want int) {
+		send := func(want int) {
 			t.Helper()
 			w, r := httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
 			outside.ServeHTTP(w, r)
 			if w.Code != want || r.Context().Err() != nil {
-				t.Errorf("status %d, want %d; %v", w.Code, want, r.Context().Err())
+				t.Errorf("got status %d, want %d; the error of the request's context is %v, want nil", w.Code, want, r.Context().Err())
 			}
 		}
-		ask(http.StatusServiceUnavailable)
+		send(http.StatusServiceUnavailable)
 		wantLeft("outside, after the timeout,", outer, 1, 97)
 		wantLeft("inside", inner, 0, 99)
-		ask(http.StatusTooManyRequests) // by the inner one: the handler still works
+		send(http.StatusTooManyRequests) // denied by the inner limit: the handler still works
 		time.Sleep(2 * time.Minute)
 		wantLeft("outside, at the end,", outer, 1, 96)
 		wantLeft("inside", inner, 1, 93)

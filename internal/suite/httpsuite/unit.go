@@ -13,19 +13,19 @@ import (
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
-// IPAllocates checks that the key of a direct peer takes at most the given number of allocations. r is what
-// the adapter's Request returns.
+// IPAllocates checks that the key of a direct peer takes at most this number of allocations. r is the request that the
+// adapter's Request returns.
 func IPAllocates(t *testing.T, r keyfunc.Request, most float64) {
 	t.Helper()
 	key := keyfunc.IP()
 	if n := testing.AllocsPerRun(100, func() { _, _ = key(r) }); n > most {
-		t.Errorf("%v allocations, want at most %v", n, most)
+		t.Errorf("the key takes %v allocations, want at most %v", n, most)
 	}
 }
 
-// Unanswered has middleware further out take an error of the handler, or net/http a panic,
-// for which nothing is written. Such requests are settled, and not held for ever. app
-// returns an app of which a middleware takes all errors, around the limit.
+// Unanswered makes outer middleware swallow an error of the handler, or net/http recover a panic, for which nothing is
+// written. Such requests must be settled, and must not hold their units forever. app returns an app with a middleware
+// around the limit that swallows all errors.
 func Unanswered(t *testing.T, app func(limit Limit, fails func() error) http.Handler) {
 	t.Helper()
 	for _, c := range []struct {
@@ -33,7 +33,7 @@ func Unanswered(t *testing.T, app func(limit Limit, fails func() error) http.Han
 		fails  func() error
 		status int
 	}{
-		{"error", func() error { return errors.New("of the handler") }, http.StatusOK}, // which net/http sends
+		{"error", func() error { return errors.New("of the handler") }, http.StatusOK}, // net/http sends this status
 		{"panic", func() error { panic(http.ErrAbortHandler) }, http.StatusInternalServerError},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -42,9 +42,9 @@ func Unanswered(t *testing.T, app func(limit Limit, fails func() error) http.Han
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { _ = lim.Close() })
-			asked := make(chan int, 1)
+			counted := make(chan int, 1)
 			h := app(Limit{Limiter: lim, Key: keyfunc.IP(), Options: []guard.Option{guard.CountIf(func(status int) bool {
-				asked <- status
+				counted <- status
 				return false
 			})}}, c.fails)
 			ctx, end := context.WithCancel(t.Context())
@@ -54,12 +54,12 @@ func Unanswered(t *testing.T, app func(limit Limit, fails func() error) http.Han
 			}()
 			end()
 			select {
-			case status := <-asked:
+			case status := <-counted:
 				if status != c.status {
-					t.Errorf("status %d, want %d", status, c.status)
+					t.Errorf("CountIf was called with status %d, want %d", status, c.status)
 				}
 			case <-time.After(10 * time.Second):
-				t.Fatal("not settled")
+				t.Fatal("CountIf was not called within 10s, want the request settled")
 			}
 		})
 	}

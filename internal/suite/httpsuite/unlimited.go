@@ -11,7 +11,7 @@ import (
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
-// unlimitedCases are about the limits of customers who have none, and of customers who may do nothing.
+// unlimitedCases test customers who have no limit, and customers with a limit of 0.
 func unlimitedCases() []testCase {
 	return []testCase{{"Unlimited", unlimited, nil}}
 }
@@ -23,10 +23,10 @@ func unlimited(b *testbed) {
 	b.each("Banned", unlimitedBanned)
 	b.each("Zero", zeroLimit)
 	b.each("ZeroSlots", zeroSlots)
-	b.each("Asked", unlimitedAsked)
+	b.each("InHandler", unlimitedInHandler)
 }
 
-// planned limits by address, with other limits than the limiter's own.
+// planned returns a limit by address, with other limits than the limiter's own.
 func (b *testbed) planned(lim *core.Limiter, limits []core.Limit, options ...guard.Option) Limit {
 	plan := guard.LimiterFor(func(keyfunc.Request) (*core.Limiter, error) { return lim.With(limits...) })
 	options = append(options, plan, guard.Headers(guard.XRateLimit|guard.IETF), guard.ResetInSeconds(), guard.RetryAfterMs())
@@ -50,7 +50,8 @@ func unlimitedAlone(b *testbed) {
 	}
 }
 
-// unlimitedStacked has headers of the limits that there are: of another one of the limiter, and of a middleware further out.
+// unlimitedStacked checks that the headers describe the limits that exist: another limit of the limiter, and a limit of an
+// outer middleware.
 func unlimitedStacked(b *testbed) {
 	lim := b.limiter(core.FixedWindow(core.PerMinute(1)))
 	beside := b.behind(b.planned(lim, []core.Limit{core.Unlimited(), core.FixedWindow(core.PerMinute(2))})).get("/a")
@@ -96,13 +97,12 @@ func unlimitedBanned(b *testbed) {
 	ans.wantHeader("RateLimit-Policy", "")
 	ans.wantHeader("RateLimit", "")
 	if body := `abnormal request pattern","status":429,"retry-after":3600}` + "\n"; !strings.HasSuffix(ans.body, body) {
-		b.Errorf("body %q, want %q at its end", ans.body, body)
+		b.Errorf("got the body %q, want it to end with %q", ans.body, body)
 	}
 }
 
-// zeroLimit denies every request with a cost, with its numbers and without a Retry-After, also while Redis
-// is unavailable. This is intended, so nothing is logged. Nobody is banned, and the other limit is not
-// charged.
+// zeroLimit denies every request that has a cost, with the numbers of the limit and without a Retry-After, also while Redis
+// is unavailable. A limit of 0 is intended, so nothing is logged. No client is banned, and the other limit is not charged.
 func zeroLimit(b *testbed) {
 	other := core.FixedWindow(core.PerMinute(1))
 	for _, bans := range []core.Option{core.Options(), core.Ban(time.Hour)} { // the second limiter calls Redis
@@ -116,7 +116,7 @@ func zeroLimit(b *testbed) {
 			ans.wantHeader("RateLimit-Policy", `"api";q=0;w=86400`)
 			ans.wantHeader("RateLimit", `"api";r=0`)
 			if body := quotaExceeded(`,"violated-policies":["api"],"limit":0`); !strings.HasSuffix(ans.body, body) {
-				b.Errorf("body %q, want %q at its end", ans.body, body)
+				b.Errorf("got the body %q, want it to end with %q", ans.body, body)
 			}
 		}
 		isDenied()
@@ -134,11 +134,11 @@ func zeroLimit(b *testbed) {
 		b.redis.SetError("")
 	}
 	if n := b.logs.lines("WARN") + b.logs.lines("ERROR"); n > 0 {
-		b.Errorf("%d lines are logged: %s", n, b.logs)
+		b.Errorf("%d warnings and errors were logged, want 0: %s", n, b.logs)
 	}
 }
 
-// zeroSlots gives no slot.
+// zeroSlots uses a limit of no slots: every request is denied.
 func zeroSlots(b *testbed) {
 	ans := b.behind(b.planned(b.limiter(core.InFlight(2)), []core.Limit{core.InFlight(0)})).get("/a")
 	ans.wantDenied()
@@ -149,15 +149,15 @@ func zeroSlots(b *testbed) {
 	ans.wantNoHeaders()
 }
 
-// unlimitedAsked makes a handler call such limiters itself.
-func unlimitedAsked(b *testbed) {
+// unlimitedInHandler makes a handler itself call a limiter without a limit, and one with a limit of 0.
+func unlimitedInHandler(b *testbed) {
 	lim := b.limiter(core.FixedWindow(core.PerMinute(1)))
 	for status, limit := range map[int]core.Limit{http.StatusOK: core.Unlimited(), http.StatusTooManyRequests: core.FixedWindow(core.PerDay(0))} {
 		l, err := lim.With(limit)
 		if err != nil {
 			b.Fatal(err)
 		}
-		ans := b.ask(Answers{}, asked(l, 1)).get("/a")
+		ans := b.answering(Answers{}, charging(l, 1)).get("/a")
 		ans.wantStatus(status)
 		ans.wantHeader("Retry-After", "")
 		ans.wantHeader("X-RateLimit-Limit", map[int]string{http.StatusTooManyRequests: "0"}[status])

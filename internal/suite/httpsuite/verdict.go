@@ -10,7 +10,7 @@ import (
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
-// verdictCases are about who is served, what is charged, and what the handler learns.
+// verdictCases test which requests are served, how many units are charged, and the Result that the handler gets.
 func verdictCases() []testCase {
 	return []testCase{
 		{"AllowAndDeny", allowAndDeny, nil},
@@ -22,8 +22,8 @@ func verdictCases() []testCase {
 	}
 }
 
-// allowAndDeny also looks whether a handler runs that is denied: some frameworks run it after a middleware has returned, unless
-// that aborts.
+// allowAndDeny also checks that the handler does not run for a denied request: some frameworks run it after a middleware
+// has returned, unless the middleware aborts.
 func allowAndDeny(b *testbed) {
 	var calls atomic.Int64
 	s := b.behind(Limit{Limiter: b.limiter(core.TokenBucket(core.PerMinute(3))), Key: keyfunc.IP()}, Route{Path: "/a", Handler: Handler{Calls: &calls}})
@@ -51,11 +51,11 @@ func allowAndDeny(b *testbed) {
 	ans.wantServed()
 	ans.wantHeaders("3", "0", "1800000093", "")
 	if n := calls.Load(); n != 4 {
-		b.Errorf("the handler ran %d times, want 4", n)
+		b.Errorf("the handler ran %d times, want 4: once for each admitted request", n)
 	}
 }
 
-// never asks for more than there can ever be: it makes no sense to retry.
+// never uses a cost above the capacity: no Retry-After is sent, because a retry makes no sense.
 func never(b *testbed) {
 	limit := Limit{Limiter: b.limiter(core.TokenBucket(core.PerMinute(3))), Key: keyfunc.IP()}
 	limit.Options = []guard.Option{estimate(4)}
@@ -66,7 +66,7 @@ func never(b *testbed) {
 		ans.wantHeaders("3", "3", "1800000013", "")
 	}
 	if n := b.logs.lines(""); n != 1 || b.logs.Count("limiter=api limit=token-1m capacity=3 cost=4") != 1 {
-		b.Errorf("%d lines logged, want 1, about the cost: %s", n, b.logs.String())
+		b.Errorf("%d lines were logged, want 1, about the cost: %s", n, b.logs.String())
 	}
 }
 
@@ -115,11 +115,11 @@ func cost(b *testbed) {
 		ans.wantHeader("X-RateLimit-Remaining", step.remaining)
 	}
 	if n := b.logs.Count("level=ERROR"); n != 1 {
-		b.Errorf("%d errors logged, want 1, about the negative cost", n)
+		b.Errorf("%d errors were logged, want 1, about the negative cost", n)
 	}
 }
 
-// head counts as GET does, and has the same headers.
+// head checks that HEAD counts like GET and has the same headers.
 func head(b *testbed) {
 	s := b.behind(b.fixed(2))
 	for _, step := range []struct {
@@ -133,7 +133,7 @@ func head(b *testbed) {
 	s.get("/a").wantDenied()
 }
 
-// result is there where a limiter decided, and nowhere else.
+// result checks that a handler gets a Result if a limiter decided, and only then.
 func result(b *testbed) {
 	shows := Handler{Do: ShowResult}
 	limit := b.fixed(9)
@@ -146,5 +146,5 @@ func result(b *testbed) {
 	s.get("/a").want(http.StatusOK, "fixed-1m allowed=true limit=9 remaining=5 delay=0s")
 	s.send(http.MethodOptions, "/a").want(http.StatusOK, "no result")
 	s.get("/a").want(http.StatusOK, "fixed-1m allowed=true limit=9 remaining=1 delay=0s")
-	s.get("/bare").want(http.StatusOK, "no result") // nothing stays in what the framework reuses
+	s.get("/bare").want(http.StatusOK, "no result") // no Result stays in an object that the framework reuses
 }

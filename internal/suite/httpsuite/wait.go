@@ -10,8 +10,8 @@ import (
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
-// waitCases are about requests that wait by WaitUpTo. Tests in core/guard and Leavers cover wake-ups and
-// clients that leave.
+// waitCases test requests that wait because of WaitUpTo. Tests in core/guard, and Leavers, test wake-ups and clients that
+// leave.
 func waitCases() []testCase {
 	return []testCase{
 		{"WaitUpTo", waitUpTo, nil},
@@ -20,8 +20,7 @@ func waitCases() []testCase {
 	}
 }
 
-// waitUpTo makes a request wait for the next window. A request that would wait for too long is denied as
-// usual.
+// waitUpTo makes a request wait for the next window. A request that would have to wait for too long is denied as usual.
 func waitUpTo(b *testbed) {
 	const window = 300 * time.Millisecond
 	limit := Limit{
@@ -33,7 +32,7 @@ func waitUpTo(b *testbed) {
 	_, done := s.start("/a")
 	select {
 	case ans := <-done:
-		b.Fatalf("it does not wait: status %d, %v", ans.status, ans.header)
+		b.Fatalf("the request ended at once with status %d and header %v, want it to wait", ans.status, ans.header)
 	case <-time.After(50 * time.Millisecond): // on a busy machine the test proves less
 	}
 	b.advance(window)
@@ -50,8 +49,7 @@ func waitUpTo(b *testbed) {
 	ans.wantHeaders("1", "0", "1800000073", "60")
 }
 
-// cutOff makes requests wait longer than the server allows for a response. One line is logged where clients
-// get nothing.
+// cutOff makes requests wait longer than the server's WriteTimeout. If clients get no response, one line is logged.
 func cutOff(b *testbed) {
 	b.each("Delay", func(b *testbed) { cutOffAfter(b, queued(b), false) })
 	b.each("WaitUpTo", func(b *testbed) {
@@ -70,15 +68,15 @@ func cutOff(b *testbed) {
 
 func cutOffHTTP2(b *testbed) { cutOffAfter(b, queued(b), true) }
 
-// A request waits for cutOffWait, and its server gives it four fifths of that, in which Redis has to decide.
+// cutOffWait is how long a request waits. Its server gives it four fifths of this time, in which Redis has to decide.
 const cutOffWait = 250 * time.Millisecond
 
-// queued is a limit whose next request waits for cutOffWait.
+// queued returns a limit whose next request waits for cutOffWait.
 func queued(b *testbed) Limit {
 	b.Helper()
 	lim := b.limiter(core.LeakyBucket(core.Per(1, cutOffWait), core.Burst(9)))
 	if r, err := lim.Acquire(b.Context(), ipKey, 1); err != nil || !r.Allowed {
-		b.Fatal(r, err)
+		b.Fatalf("Acquire: got %+v, %v; want it admitted", r, err)
 	}
 	return Limit{Limiter: lim, Key: keyfunc.IP()}
 }
@@ -86,16 +84,16 @@ func queued(b *testbed) Limit {
 func cutOffAfter(b *testbed, limit Limit, http2 bool) {
 	b.Helper()
 	s := b.serve(App{Use: []Mount{limit}, Routes: []Route{{Path: "/a"}, {Path: "/b"}}, HTTP2: http2, WriteTimeout: cutOffWait * 4 / 5})
-	s.server.Transport.DisableKeepAlives = true // over a connection that was used it would send the request again
+	s.server.Transport.DisableKeepAlives = true // on a reused connection, the transport would send the request again
 	want := 1
-	if b.adapter.Lacks[ResponseWriter] != "" { // fasthttp counts from when the response is ready
+	if b.adapter.Lacks[ResponseWriter] != "" { // with fasthttp, the WriteTimeout begins when the response is ready
 		want = 0
 	}
 	if _, err := s.try(b.Context(), http.MethodGet, "/a"); (err != nil) != (want > 0) {
-		b.Errorf("the client gets %v", err)
+		b.Errorf("the client got the error %v, want one: %v", err, want > 0)
 	}
 	_, _ = s.try(b.Context(), http.MethodGet, "/b")
 	if got := b.logs.Count("WriteTimeout"); got != want {
-		b.Errorf("%d lines, want %d: %s", got, want, b.logs.String())
+		b.Errorf("%d lines about the WriteTimeout were logged, want %d: %s", got, want, b.logs.String())
 	}
 }

@@ -10,8 +10,7 @@ import (
 	"github.com/redislimit/redislimit/core/guard"
 )
 
-// writerCases are about the response writer that a handler finds behind a limit
-// that has to watch the response.
+// writerCases test the response writer of a handler behind a limit that has to watch the response.
 func writerCases() []testCase {
 	return []testCase{
 		{"WriterAbilities", writerAbilities, []Ability{ResponseWriter}},
@@ -20,7 +19,7 @@ func writerCases() []testCase {
 	}
 }
 
-// inspected serves a handler that does what probe does, with a limit and without.
+// inspected serves a handler that calls probe, with a limit and without.
 func (b *testbed) inspected(http2 bool, saw *statusLog, probe func(http.ResponseWriter) string) *servedApp {
 	limit := b.fixed(9)
 	limit.Options = []guard.Option{saw.counts(func(int) bool { return false })}
@@ -30,9 +29,8 @@ func (b *testbed) inspected(http2 bool, saw *statusLog, probe func(http.Response
 	}})
 }
 
-// writerAbilities compares what a response writer can do with what it can do
-// without the middleware: nothing is lost, and nothing is added that does not work.
-// io.StringWriter is left out: without it, strings are written all the same.
+// writerAbilities compares the abilities of a response writer with those without the middleware: no ability is lost, and
+// none is added that does not work. It leaves out io.StringWriter, because strings can be written without it.
 func writerAbilities(b *testbed) {
 	for _, version := range []string{"HTTP/1.1", "HTTP/2.0"} {
 		b.each(version, func(b *testbed) {
@@ -40,13 +38,13 @@ func writerAbilities(b *testbed) {
 			s := b.inspected(version == "HTTP/2.0", &saw, abilities)
 			bare, limited := s.get("/bare"), s.get("/a")
 			if bare.proto != version || !strings.Contains(bare.body, "Flusher=true") || limited.body != bare.body {
-				b.Errorf("over %s, behind the middleware: %s; without: %s", bare.proto, limited.body, bare.body)
+				b.Errorf("over %s, the writer behind the middleware has %s, want %s as without it", bare.proto, limited.body, bare.body)
 			}
 		})
 	}
 }
 
-// abilities tries what handlers ask of their writer.
+// abilities tries the abilities that handlers use of their writer.
 func abilities(w http.ResponseWriter) string {
 	_, flusher := w.(http.Flusher)
 	_, hijacker := w.(http.Hijacker)
@@ -59,9 +57,8 @@ func abilities(w http.ResponseWriter) string {
 		rc.SetReadDeadline(later), rc.SetWriteDeadline(later), rc.EnableFullDuplex(), rc.Flush())
 }
 
-// writerReadsFrom copies into the writer, as http.ServeContent does, by what it
-// offers for that: the status goes with the first byte, be it the handler's or
-// that of a denial.
+// writerReadsFrom copies into the writer, as http.ServeContent does, by its method ReadFrom: the status is sent with the
+// first byte, for the handler's response and for a denial.
 func writerReadsFrom(b *testbed) {
 	copies := func(w http.ResponseWriter) string {
 		n, err := io.Copy(w, io.LimitReader(strings.NewReader("copied, but not all"), 6))
@@ -75,7 +72,7 @@ func writerReadsFrom(b *testbed) {
 	s.get("/a").want(http.StatusTooManyRequests, "copied 6 <nil>")
 }
 
-// writerInforms sends an interim response, which is not the final status.
+// writerInforms sends an interim response, whose status must not be mistaken for the final one.
 func writerInforms(b *testbed) {
 	var saw statusLog
 	s := b.inspected(false, &saw, func(w http.ResponseWriter) string {

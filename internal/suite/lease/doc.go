@@ -1,6 +1,6 @@
-// Package lease tests leases: what is spent, and when, over a real Redis. It holds tests only. The list
-// lease.txt of internal/tools/mutants says which test notices which broken rule.
+// Package lease tests leases over a real Redis: how many units are spent, and when. It has tests only. The list lease.txt
+// of internal/tools/mutants shows which test notices which broken rule.
 //
-// The other rules of holds are in internal/suite/conformance, and both once more in all short
-// histories of a model, in internal/testkit/model.
+// Package conformance (internal/suite/conformance) tests the other rules of holds. Package model (internal/testkit/model)
+// runs both in all short histories of a model.
 package lease

@@ -22,8 +22,8 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/spends"
 )
 
-// happens is what random histories consist of, besides requests of one unit and time that passes. Each must
-// happen in the histories of each algorithm.
+// happens lists the events of random histories besides requests of one unit and time that passes. Each event must happen in
+// the histories of each algorithm.
 var happens = []string{
 	"admitted from a lease", "admitted by Redis", "denied", "costs more than 1", "reserved from a lease", "reserved in Redis",
 	"settled in its lease", "settled in Redis", "settled after it was charged", "settled at more than was reserved", "renewed",
@@ -34,14 +34,13 @@ var happens = []string{
 
 const twoLeases = "two leases of one key"
 
-// TestLeaseHistories has three processes with clocks of their own lease units of one key, with
-// delays, lost requests and replies, deaths, scripts that Redis has forgotten, steps back of
-// its clock, suspended machines, Resets, Refunds, Reserve, Settle and renewals, limits that
-// change, and others on the same key by With. What was spent, and when, is judged by the plain
-// definition of each algorithm.
+// TestLeaseHistories makes three processes with clocks of their own lease units of one key. Their random histories have
+// delays, lost requests and replies, processes that die, scripts that Redis has forgotten, steps back of its clock,
+// suspended machines, Resets, Refunds, Reserve, Settle and renewals, limits that change, and other limits on the same key
+// by With. Package spends judges how many units were spent, and when, by the plain definition of each algorithm.
 //
-// REDISLIMIT_LEASE_STEPS is about how many steps each algorithm takes. The histories are the
-// same in each run; one that fails names its seed.
+// The environment variable REDISLIMIT_LEASE_STEPS is about how many steps each algorithm takes. The histories are the same
+// in each run. A history that fails names its seed.
 func TestLeaseHistories(t *testing.T) {
 	client := redistest.Server(t).Client(t)
 	families := map[string][]limits.Variant{"several": nil}
@@ -56,11 +55,12 @@ func TestLeaseHistories(t *testing.T) {
 	}
 }
 
+// leasable returns the algorithms whose units can be leased.
 func leasable() []limits.Variant {
 	return slices.DeleteFunc(limits.All(), func(v limits.Variant) bool { return v.Kind.Unleasable != "" })
 }
 
-// number returns the number in an environment variable.
+// number returns the number in an environment variable, or otherwise if the variable is not set.
 func number(t *testing.T, name string, otherwise int) int {
 	t.Helper()
 	s := os.Getenv(name)
@@ -72,14 +72,14 @@ func number(t *testing.T, name string, otherwise int) int {
 	return n
 }
 
-// A world is what histories have in common.
+// A world is the part that all histories of an algorithm share.
 type world struct {
 	client   *redis.Client
-	variants []limits.Variant // nil: of several limits, at random
+	variants []limits.Variant // nil: several random limits
 }
 
-// judgeHistories judges histories with the given number of steps, and needs everything to happen in them:
-// two leases beside each other are rare where several limits make them small.
+// judgeHistories runs and judges histories with the given number of steps, and checks that every event happens in them. The
+// exception is two leases beside each other with several limits, which make leases so small that this is rare.
 func (w *world) judgeHistories(t *testing.T, steps int) {
 	t.Helper()
 	counts := make(map[string]int)
@@ -97,16 +97,16 @@ func (w *world) judgeHistories(t *testing.T, steps int) {
 			counts[what] += n
 		}
 	}
-	t.Logf("in none of %d histories more was spent than the limit allows: %v", seed-1, counts)
+	t.Logf("in %d histories no more was spent than the limit allows; the events: %v", seed-1, counts)
 	for _, what := range happens {
 		if rare := w.variants == nil && what == twoLeases; counts[what] == 0 && steps > 1000 && !rare {
-			t.Errorf("in %d steps it never happened: %s", counts["steps"], what)
+			t.Errorf("in %d steps this event never happened: %s", counts["steps"], what)
 		}
 	}
 }
 
-// The numbers of a history. There are so few units that limits are reached. If there are several limits,
-// the others are for longer periods and for more units.
+// The numbers of a history. The counts are so small that limits are reached. If there are several limits, the later ones have
+// longer periods and larger counts.
 const (
 	historyCount = 24
 	historyBack  = 60 * time.Millisecond // the longest step back of Redis's clock
@@ -114,19 +114,19 @@ const (
 
 var historyPeriods = []time.Duration{150 * time.Millisecond, 250 * time.Millisecond, 400 * time.Millisecond}
 
-// A history is what happens to one key.
+// A history is a random sequence of events on one key.
 type history struct {
 	*world
 
 	t       *testing.T
-	driven  *conformance.Driven // its own, so that each knows no script when it begins
+	driven  *conformance.Driven // each history has its own, which knows no script at the beginning
 	random  *rand.Rand
 	seed    uint64
 	limits  []*limit
 	spent   []*spend
-	pending []*spend      // those for which units are held
-	passed  time.Duration // since the beginning
-	latest  time.Time     // that Redis's clock showed
+	pending []*spend      // the spends for which units are held
+	passed  time.Duration // the time since the beginning
+	latest  time.Time     // the latest time that Redis's clock has shown
 	step    int
 	depth   int
 	steps   int
@@ -137,7 +137,7 @@ type history struct {
 	machines []*machine
 }
 
-// A limit is one of the key's limits.
+// A limit is one of the limits of the key.
 type limit struct {
 	limits.Variant
 
@@ -164,7 +164,7 @@ func newHistory(t *testing.T, w *world, seed uint64) *history {
 	}
 	for i, v := range variants {
 		period := historyPeriods[i]
-		if v.Kind.Moves { // a request is seldom on its way for longer than a window
+		if v.Kind.Moves { // so long that a request is rarely on its way for longer than a window
 			period *= 4
 		}
 		h.limits = append(h.limits, &limit{
@@ -173,7 +173,7 @@ func newHistory(t *testing.T, w *world, seed uint64) *history {
 			factor: func(count int64) int64 { return count * int64(2+i) / 2 },
 		})
 	}
-	h.driven.Advance(time.Date(2090, 1, 1, 0, 0, 0, h.random.IntN(1e9), time.UTC).Sub(h.driven.Now())) // the same in each run
+	h.driven.Advance(time.Date(2090, 1, 1, 0, 0, 0, h.random.IntN(1e9), time.UTC).Sub(h.driven.Now())) // the same instants in each run
 	h.latest = h.driven.Now()
 	for i := range 3 {
 		h.machines = append(h.machines, h.boot(i))
@@ -181,8 +181,8 @@ func newHistory(t *testing.T, w *world, seed uint64) *history {
 	return h
 }
 
-// with returns the limits for so many units a period, and with a share of that as their
-// capacity. Buckets of one rate have all they store in common.
+// with returns the limits with the given count per period, and with 1/share of it as their capacity. Buckets of the same
+// rate share their stored state.
 func (h *history) with(count, share int64) []core.Limit {
 	var all []core.Limit
 	for _, l := range h.limits {
@@ -196,13 +196,13 @@ func (h *history) with(count, share int64) []core.Limit {
 	return all
 }
 
-// instant is the present one on the scale by which l is judged: for windows of Redis's clock
-// that of the clock, for others the time that has passed.
+// instant returns the present instant on the time scale by which l is judged: the time of Redis's clock for windows of this
+// clock, and for other limits the time that has passed.
 func (h *history) instant(l *limit) int64 {
 	switch l.kind {
 	case spends.Bucket, spends.Log:
 		return h.passed.Microseconds()
-	case spends.Counter: // a step back stays in the window
+	case spends.Counter: // after a step back, the clock is still in the same window
 		return max(h.driven.Now().UnixMicro(), h.latest.UnixMicro())
 	default:
 		return h.driven.Now().UnixMicro()
@@ -224,7 +224,7 @@ func (h *history) next() int {
 	return h.step
 }
 
-// pass has time pass, in small steps, so that it is known when holds expire.
+// pass makes time pass in small steps, so that the history knows when holds expire.
 func (h *history) pass(by time.Duration) {
 	by = by.Truncate(time.Microsecond)
 	for by > 0 {
@@ -240,8 +240,8 @@ func (h *history) pass(by time.Duration) {
 	}
 }
 
-// back has Redis's clock step back. For windows of that clock it stays in the newest one,
-// because the judge goes by the clock, too.
+// back makes Redis's clock step back. For windows of that clock, the step does not leave the newest window, because the
+// judge uses this clock, too.
 func (h *history) back() {
 	by := time.Duration(h.random.Int64N(int64(historyBack)))
 	now := h.driven.Now()
@@ -260,7 +260,7 @@ func (h *history) back() {
 	h.driven.Advance(-by)
 }
 
-// sinceWindow returns how long ago the newest window began, or ended.
+// sinceWindow returns the time since the newest window began or, if it is over, since it ended.
 func (l *limit) sinceWindow(now time.Time) time.Duration {
 	n := len(l.opened)
 	if n == 0 {
@@ -272,14 +272,15 @@ func (l *limit) sinceWindow(now time.Time) time.Duration {
 	return now.Sub(time.UnixMicro(l.opened[n-1].Start))
 }
 
-// run has all happen.
+// run makes random events happen.
 func (h *history) run() {
 	for range 40 + h.random.IntN(40) {
 		h.act()
 	}
 }
 
-// verify fails if the history is inadmissible, or if the limit does not come back whole.
+// verify fails the test if more was spent than allowed, or if the limit does not have all of its units again long after the
+// end.
 func (h *history) verify() {
 	if err := h.judge(); err != nil {
 		h.t.Errorf("seed %d: %v", h.seed, err)
@@ -291,7 +292,7 @@ func (h *history) verify() {
 	h.pass(3 * leased)
 	probe := core.MustNew(h.driven, "lease", limitOptions(h.with(historyCount, 1), h.driven.Wall(), core.FailClosed(), core.Timeout(time.Minute))...)
 	_, err := probe.Peek(context.Background(), "k")
-	for _, l := range h.limits { // of a calendar they are longer than historyPeriods
+	for _, l := range h.limits { // periods of a calendar are longer than historyPeriods
 		h.pass(3 * l.period)
 	}
 	res, err2 := probe.Peek(context.Background(), "k")
@@ -300,7 +301,7 @@ func (h *history) verify() {
 	}
 	for each := range res.All() {
 		if each.Remaining != each.Limit {
-			h.t.Errorf("seed %d: long after the end: %+v", h.seed, each)
+			h.t.Errorf("seed %d: long after the end got %+v, want all units remaining", h.seed, each)
 		}
 	}
 }
@@ -315,9 +316,8 @@ func limitOptions(limits []core.Limit, opts ...core.Option) []core.Option {
 // judge returns an error if more was spent than the limits allow.
 func (h *history) judge() error {
 	for i, l := range h.limits {
-		// Which capacity something was admitted by depends on when, so that of spends of leases
-		// the largest counts for what was spent when they were, and their own for what was
-		// admitted when the lease was.
+		// A spend from a lease is judged twice: among all spends by the largest capacity, and among those admitted up to
+		// its lease by the capacity of the machine that took the lease.
 		most := spends.Limit{Kind: l.kind, Count: l.factor(historyCount), Period: l.period.Microseconds(), Capacity: l.factor(historyCount)}
 		all := spends.History{Resets: h.resets, Debts: l.debts, Opened: l.opened}
 		for _, s := range h.spent {
@@ -327,7 +327,7 @@ func (h *history) judge() error {
 			own := most
 			own.Capacity = s.each[i].capacity
 			known := all
-			if s.res.Source == core.SourceLease { // what was charged beyond a hold since then concerns later admissions
+			if s.res.Source == core.SourceLease { // debts since the lease was admitted affect only later admissions
 				known.Debts = slices.DeleteFunc(slices.Clone(all.Debts), func(d spends.Debt) bool { return d.Step > s.admitted })
 				if err := spends.JudgeAt(most, known, s.each[i].Spend); err != nil {
 					return fmt.Errorf("%s: %w", l.Name, err)
@@ -340,14 +340,14 @@ func (h *history) judge() error {
 				}
 			}
 			if err := spends.JudgeAt(own, known, s.each[i].Spend); err != nil {
-				return fmt.Errorf("%s, when it was admitted: %w", l.Name, err)
+				return fmt.Errorf("%s, by the capacity at the time of the admission: %w", l.Name, err)
 			}
 		}
 	}
 	return nil
 }
 
-// act has something happen.
+// act makes one random event happen.
 func (h *history) act() {
 	h.depth++
 	defer func() { h.depth-- }()
@@ -358,13 +358,13 @@ func (h *history) act() {
 		return
 	}
 	before := m.running
-	m.running = nil // of what m does, what it did before is not running
+	m.running = nil // the call that m was making is not the one that it makes now
 	defer func() { m.running = before }()
 	switch what := h.random.IntN(100); {
 	case what < 44:
-		m.askOften()
+		m.requestOften()
 	case what < 52:
-		m.ask(int64(1+h.random.IntN(3)), true)
+		m.request(int64(1+h.random.IntN(3)), true)
 	case what < 60:
 		m.settleOne(nil)
 	case what < 62:
@@ -397,12 +397,12 @@ func (h *history) act() {
 	}
 }
 
-// askOften asks for a few units, some of which it reserves.
-func (m *machine) askOften() {
+// requestOften makes a few requests, some of which are reservations.
+func (m *machine) requestOften() {
 	h := m.h
 	for range 1 + h.random.IntN(8) {
 		reserve := h.random.IntN(8) == 0
-		s := m.ask(int64(1+h.random.IntN(4)/3), reserve)
+		s := m.request(int64(1+h.random.IntN(4)/3), reserve)
 		h.pass(time.Duration(h.random.Int64N(int64(leased / 50))))
 		if m.asleep() {
 			return

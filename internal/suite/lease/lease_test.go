@@ -34,17 +34,17 @@ type leaser struct {
 	wall, mono time.Duration
 }
 
-// A wire is the way of a process to Redis.
+// A wire is the connection of a process to Redis, as a client that records the scripts sent and can fail.
 type wire struct {
 	*conformance.Driven
 
-	sent []string    // the digest of each script
-	down atomic.Bool // also for probes in the background
+	sent []string    // the digest or source of each script
+	down atomic.Bool // every command fails
 	back func()      // called while a reply is on its way
 }
 
 func (w *wire) Process(ctx context.Context, cmd redis.Cmder) error {
-	if w.down.Load() || strings.Contains(fmt.Sprint(cmd.Args()...), "~probe-") { // those come from the background
+	if w.down.Load() || strings.Contains(fmt.Sprint(cmd.Args()...), "~probe-") { // a probe in the background also fails: it would disturb the counts
 		cmd.SetErr(io.EOF)
 		return io.EOF
 	}
@@ -58,7 +58,7 @@ func (w *wire) Process(ctx context.Context, cmd redis.Cmder) error {
 	return err
 }
 
-// wall has a limiter over client go by its clock, if it is driven.
+// wall returns the option with which a limiter over client uses the client's clock, if the client has a driven one.
 func wall(client core.Client) core.Option {
 	if d, ok := client.(interface{ Wall() core.Option }); ok {
 		return d.Wall()
@@ -66,6 +66,7 @@ func wall(client core.Client) core.Option {
 	return core.Options()
 }
 
+// newLeaser returns a leaser whose clocks stand unless the test moves them.
 func newLeaser(t *testing.T, client core.Client, opts ...core.Option) *leaser {
 	t.Helper()
 	l := &leaser{wall: time.Hour}
@@ -77,7 +78,7 @@ func newLeaser(t *testing.T, client core.Client, opts ...core.Option) *leaser {
 	return l
 }
 
-// pass has time pass for Redis and for processes.
+// pass makes time pass for Redis and for processes.
 func pass(d *conformance.Driven, by time.Duration, all ...*leaser) {
 	d.Advance(by)
 	for _, l := range all {
@@ -86,6 +87,7 @@ func pass(d *conformance.Driven, by time.Duration, all ...*leaser) {
 	}
 }
 
+// allowN requests n units, which must not fail.
 func (l *leaser) allowN(t *testing.T, n int64) core.Result {
 	t.Helper()
 	res, err := l.AllowN(context.Background(), "k", n)
@@ -93,23 +95,25 @@ func (l *leaser) allowN(t *testing.T, n int64) core.Result {
 	return res
 }
 
-// heat asks until the key has a lease, of which that request has one unit. It returns how many Redis decided before.
+// heat makes requests until the key has a lease, from which the last request has spent one unit. It returns how many
+// requests Redis decided before.
 func (l *leaser) heat(t *testing.T) (used int64) {
 	t.Helper()
 	for used < 100 {
 		res := l.allowN(t, 1)
 		switch {
 		case !res.Allowed || (l.Open() > 0) != (res.Source == core.SourceLease):
-			t.Fatalf("request %d: %+v", used+1, res)
+			t.Fatalf("request %d: got %+v, want it allowed, and by a lease if and only if one is open", used+1, res)
 		case l.Open() > 0:
 			return used
 		}
 		used++
 	}
-	t.Fatal("100 requests made no lease")
+	t.Fatal("after 100 requests no lease is open, want one")
 	return 0
 }
 
+// remaining returns how many units remain of the key.
 func remaining(t *testing.T, lim *core.Limiter) int64 {
 	t.Helper()
 	res, err := lim.Peek(context.Background(), "k")
@@ -117,7 +121,7 @@ func remaining(t *testing.T, lim *core.Limiter) int64 {
 	return res.Remaining
 }
 
-// eachLeasable runs a test over each algorithm whose units can be leased.
+// eachLeasable runs a test with each algorithm whose units can be leased.
 func eachLeasable(t *testing.T, run func(t *testing.T, d *conformance.Driven, limit func(core.Rate) core.Limit)) {
 	t.Helper()
 	client := redistest.Server(t).Client(t)
@@ -132,10 +136,10 @@ func eachLeasable(t *testing.T, run func(t *testing.T, d *conformance.Driven, li
 	}
 }
 
-// thousand is a limit of which little comes back while a test runs.
+// thousand is a limit of which few units come back while a test runs.
 var thousand = core.PerDay(1000)
 
-// TestLease makes one process take a lease, spend it, and take the next.
+// TestLease makes one process take a lease, spend it, and take the next one.
 func TestLease(t *testing.T) {
 	eachLeasable(t, func(t *testing.T, d *conformance.Driven, limit func(core.Rate) core.Limit) {
 		counted := &wire{Driven: d}
@@ -143,50 +147,50 @@ func TestLease(t *testing.T) {
 		other := core.MustNew(d, "lease", limit(thousand), d.Wall(), core.FailClosed())
 		used := l.heat(t)
 		if used != 8 {
-			t.Errorf("%d requests made the key hot, want 8", used)
+			t.Errorf("%d requests were needed to make the key hot, want 8", used)
 		}
 		sent := len(counted.sent)
 		pass(d, time.Millisecond, l)
 		first := l.allowN(t, 1)
 		if !first.Allowed || first.Source != core.SourceLease || first.Remaining != 1000-used-2 || first.LimitName != limit(thousand).Name() || first.LimiterName != "lease" {
-			t.Errorf("from the lease: %+v", first)
+			t.Errorf("the first request from the lease: got %+v, want it allowed with %d remaining", first, 1000-used-2)
 		}
 		if at := d.Now(); !first.At.Equal(at) {
 			t.Errorf("At is %v, want %v", first.At, at)
 		}
 		left := remaining(t, other)
 		if lease := 1000 - used - left; lease != 8 {
-			t.Errorf("%d units are leased, want the 8 that were used before", lease)
+			t.Errorf("%d units are leased, want 8: as many as were used before", lease)
 		}
 		for i := range int64(6) {
 			if res := l.allowN(t, 1); res.Source != core.SourceLease || res.Remaining != first.Remaining-1-i {
-				t.Errorf("from the lease: %+v", res)
+				t.Errorf("from the lease: got %+v, want %d remaining", res, first.Remaining-1-i)
 			}
 		}
 		if len(counted.sent) != sent {
-			t.Errorf("%d commands were sent for decisions from a lease", len(counted.sent)-sent)
+			t.Errorf("%d commands were sent for decisions from a lease, want 0", len(counted.sent)-sent)
 		}
 		res := l.allowN(t, 1)
 		if res.Source != core.SourceLease || res.Remaining != 1000-16-1 {
-			t.Errorf("after the lease: %+v", res)
+			t.Errorf("from the next lease: got %+v, want %d remaining", res, 1000-16-1)
 		}
 		if len(counted.sent) != sent+2 {
-			t.Errorf("%d commands were sent to exchange a lease", len(counted.sent)-sent)
+			t.Errorf("%d commands were sent to exchange a lease, want 2", len(counted.sent)-sent)
 		}
 		if left = remaining(t, other); left != 1000-16-16 {
-			t.Errorf("%d remain beside the second lease, want %d", left, 1000-16-16)
+			t.Errorf("%d units remain beside the second lease, want %d", left, 1000-16-16)
 		}
 		check.OK(t, l.Close())
 		if left := remaining(t, other); left != 1000-17 {
-			t.Errorf("%d remain after Close, want %d", left, 1000-17)
+			t.Errorf("%d units remain after Close, want %d", left, 1000-17)
 		}
 		if res := l.allowN(t, 1); res.Source != core.SourceRedis || l.Open() != 0 {
-			t.Errorf("after Close: %+v", res)
+			t.Errorf("after Close: got %+v with %d open leases, want a decision by Redis and no lease", res, l.Open())
 		}
 	})
 }
 
-// leasePair returns a process with a lease of eight units, of which one is spent, and a Limiter without leases.
+// leasePair returns a process with a lease of eight units, one of which is spent, and a Limiter without leases.
 func leasePair(t *testing.T, client core.Client, limits ...core.Option) (l *leaser, other *core.Limiter) {
 	t.Helper()
 	l = newLeaser(t, client, limits...)
@@ -196,11 +200,12 @@ func leasePair(t *testing.T, client core.Client, limits ...core.Option) (l *leas
 	return l, other
 }
 
-// TestLeaseSettledLate settles a lease, of which 3 units were spent, when Redis has lost the key, and its clock shows an instant before
-// the expiry. What is over by a clock of the process has been charged; what is not is charged now.
+// TestLeaseSettledLate settles a lease, 3 units of which were spent, after Redis has lost the key and while Redis's clock
+// shows an instant before the expiry. If the lease is over by a clock of the process, it counts as charged already;
+// otherwise it is charged now.
 func TestLeaseSettledLate(t *testing.T) {
 	client := redistest.Server(t).Client(t)
-	for name, settle := range map[string]func(l *leaser) (asked int64){
+	for name, settle := range map[string]func(l *leaser) (requested int64){
 		"by the next request": func(l *leaser) int64 { l.allowN(t, 1); return 1 },
 		"in the background":   func(l *leaser) int64 { l.CloseOld(); return 0 },
 	} {
@@ -209,36 +214,35 @@ func TestLeaseSettledLate(t *testing.T) {
 			l, other := leasePair(t, conformance.NewDriven(client), core.TokenBucket(thousand))
 			for range 2 {
 				if res := l.allowN(t, 1); res.Source != core.SourceLease {
-					t.Fatalf("decided by %v", res.Source)
+					t.Fatalf("a request was decided by %v, want the lease", res.Source)
 				}
 			}
 			client.FlushDB(context.Background())
 			l.wall += passed
-			asked := settle(l)
-			_ = l.Close() // a lease that it took is given back
-			if left := remaining(t, other); left != 1000-charged-asked {
-				t.Errorf("%s, after %v: %d remain, want %d", name, passed, left, 1000-charged-asked)
+			requested := settle(l)
+			_ = l.Close() // gives back a lease that the request took
+			if left := remaining(t, other); left != 1000-charged-requested {
+				t.Errorf("%s, after %v: %d units remain, want %d", name, passed, left, 1000-charged-requested)
 			}
 		}
 	}
 }
 
-// TestLeaseEnds has each clock of a process end its lease: whichever says that more time has
-// passed.
+// TestLeaseEnds checks that a lease ends by each clock of the process: the clock by which more time has passed decides.
 func TestLeaseEnds(t *testing.T) {
 	client := redistest.Server(t).Client(t)
-	last := leased - time.Millisecond - leased/1000 // the first instant at which a lease is not spent
+	last := leased - time.Millisecond - leased/1000 // the first instant at which a lease is not spent any more
 	for name, c := range map[string]struct {
 		wall, mono time.Duration
 		spent      bool
-		ask        func(lim *core.Limiter) (core.Result, error)
+		call       func(lim *core.Limiter) (core.Result, error)
 	}{
 		"before its end":              {last - 1, last - 1, true, allow},
 		"at its end":                  {last, last, false, allow},
 		"suspended":                   {last, 0, false, allow},
 		"the wall clock set back":     {-time.Hour, last, false, allow},
 		"set back, before":            {-time.Hour, last - 1, true, allow},
-		"reserved in its first half":  {last/2 - 1, last/2 - 1, true, reserve}, // it is renewed in the second
+		"reserved in its first half":  {last/2 - 1, last/2 - 1, true, reserve}, // in the second half the reservation would be renewed at once
 		"reserved in its second half": {last / 2, last / 2, false, reserve},
 	} {
 		client.FlushAll(context.Background())
@@ -246,8 +250,8 @@ func TestLeaseEnds(t *testing.T) {
 		before := l.Latest("k")
 		l.wall += c.wall
 		l.mono += c.mono
-		if res, err := c.ask(l.Limiter); err != nil || res.Source != core.SourceLease || (l.Latest("k") == before) != c.spent {
-			t.Errorf("%s: decided by %v, %v", name, res.Source, err)
+		if res, err := c.call(l.Limiter); err != nil || res.Source != core.SourceLease || (l.Latest("k") == before) != c.spent {
+			t.Errorf("%s: got a decision by %v, %v; want one by a lease, by the same lease: %v", name, res.Source, err, c.spent)
 		}
 	}
 }
@@ -262,8 +266,8 @@ func reserve(lim *core.Limiter) (core.Result, error) {
 	return r.Result, nil
 }
 
-// TestLeaseReplyTakesLong counts the life of a lease from when it was asked for: Redis holds
-// its units from before the reply. A reply after that makes no lease.
+// TestLeaseReplyTakesLong checks that the life of a lease begins when its request is sent: Redis holds the units from
+// before the reply. A reply that arrives after the end makes no lease.
 func TestLeaseReplyTakesLong(t *testing.T) {
 	client := redistest.Server(t).Client(t)
 	for name, c := range map[string]struct {
@@ -279,19 +283,19 @@ func TestLeaseReplyTakesLong(t *testing.T) {
 		}
 		d.back = func() { d.back = nil; pass(d.Driven, c.back, l) }
 		if res := l.allowN(t, 1); !res.Allowed || l.Open() != c.open {
-			t.Errorf("%s: %v, %d leases", name, res.Allowed, l.Open())
+			t.Errorf("%s: got Allowed %v and %d leases, want true and %d", name, res.Allowed, l.Open(), c.open)
 		}
 		if left := remaining(t, other); left != 991-7*int64(c.open) {
-			t.Errorf("%s: %d remain", name, left)
+			t.Errorf("%s: %d units remain, want %d", name, left, 991-7*int64(c.open))
 		}
 		pass(d.Driven, leased/2, l)
 		if res := l.allowN(t, 1); res.Source != core.SourceRedis {
-			t.Errorf("%s: spent %v after it was asked for", name, c.back+leased/2)
+			t.Errorf("%s: %v after the lease was requested, a request was decided by %v, want Redis", name, c.back+leased/2, res.Source)
 		}
 	}
 }
 
-// TestLeaseGivesBack ends a lease in each way. The spent units are charged, once.
+// TestLeaseGivesBack ends a lease in each possible way. The spent units are charged once.
 func TestLeaseGivesBack(t *testing.T) {
 	eachLeasable(t, func(t *testing.T, d *conformance.Driven, limit func(core.Rate) core.Limit) {
 		for name, end := range map[string]struct {
@@ -321,37 +325,37 @@ func TestLeaseGivesBack(t *testing.T) {
 			l, other := leasePair(t, d, limit(thousand), observe)
 			for range 2 {
 				if res := l.allowN(t, 1); res.Source != core.SourceLease {
-					t.Errorf("%s: %v", name, res.Source)
+					t.Errorf("%s: a request was decided by %v, want the lease", name, res.Source)
 				}
 			}
 			end.how(l)
 			if left := remaining(t, other); left != end.left {
-				t.Errorf("%s: %d remain, want %d", name, left, end.left)
+				t.Errorf("%s: %d units remain, want %d", name, left, end.left)
 			}
 			check.Need(t, other.Reset(context.Background(), "k"))
-			if name == "dies" { // nobody is left who could close the lease
+			if name == "dies" { // no process is left that could close the lease
 				continue
 			}
 			if l.Open() != 0 {
-				t.Errorf("%s: a lease is open", name)
+				t.Errorf("%s: %d leases are open, want 0", name, l.Open())
 			}
 			if leases != 1 || out != 0 || spent != 3 {
-				t.Errorf("%s: %d leases, %d units out and %d spent", name, leases, out, spent)
+				t.Errorf("%s: by the events there were %d leases, with %d units still leased and %d spent; want 1, 0 and 3", name, leases, out, spent)
 			}
 		}
 	})
 }
 
-// TestLeaseUnits takes leased units back, and reserves them.
+// TestLeaseUnits gives back units of a lease, and reserves them.
 func TestLeaseUnits(t *testing.T) {
 	eachLeasable(t, func(t *testing.T, d *conformance.Driven, limit func(core.Rate) core.Limit) {
 		counted := &wire{Driven: d}
-		l, other := leasePair(t, counted, limit(thousand)) // 8 are used, and one of 8 leased
+		l, other := leasePair(t, counted, limit(thousand)) // 8 units are used, and one of 8 leased ones
 		sent := len(counted.sent)
-		use := func(ask func(*core.Limiter, context.Context, string, int64) (*permits.Any, error), n int64) *permits.Any {
-			r, err := ask(l.Limiter, context.Background(), "k", n)
+		use := func(take func(*core.Limiter, context.Context, string, int64) (*permits.Any, error), n int64) *permits.Any {
+			r, err := take(l.Limiter, context.Background(), "k", n)
 			if err != nil || !r.Allowed || r.Source != core.SourceLease {
-				t.Fatalf("%+v, %v", r, err)
+				t.Fatalf("got %+v, %v; want it admitted from the lease", r, err)
 			}
 			return r
 		}
@@ -360,37 +364,37 @@ func TestLeaseUnits(t *testing.T) {
 		}
 		want := func(when string, used int64) {
 			if left := remaining(t, other); left != 1000-8-used {
-				t.Errorf("%d remain %s, want %d", left, when, 1000-8-used)
+				t.Errorf("%d units remain %s, want %d", left, when, 1000-8-used)
 			}
 		}
 		spent, canceled := use(permits.Acquire, 1), use(permits.Acquire, 3)
 		end(canceled, 0)
-		end(canceled, 0) // once
+		end(canceled, 0) // gives back nothing more
 		nothing, less, late, later := use(permits.Reserve, 2), use(permits.Reserve, 2), use(permits.Reserve, 1), use(permits.Reserve, 1)
 		end(nothing, 0)
 		end(less, 1)
 		end(less, 1)
 		if next := l.allowN(t, 1); next.Source != core.SourceLease || next.Remaining != 1000-8-2-1-1-1-1 {
-			t.Errorf("after those: %+v", next)
+			t.Errorf("after giving back: got %+v, want a decision by the lease with %d remaining", next, 1000-8-2-1-1-1-1)
 		}
 		if len(counted.sent) != sent {
-			t.Errorf("%d scripts were sent", len(counted.sent)-sent)
+			t.Errorf("%d scripts were sent, want 0: the lease decides", len(counted.sent)-sent)
 		}
 		check.Need(t, l.Close())
 		want("with two units that are still reserved", 2+1+1+1+1)
 		end(later, 0)
 		want("with one unit that is still reserved", 2+1+1+1)
 		end(late, 5)
-		want("with 5 that cost more than was reserved", 2+1+1+5)
+		want("after a cost of 5, more than was reserved", 2+1+1+5)
 		end(spent, 0)
-		want("after a lease has ended, which gives nothing back", 2+1+1+5)
+		want("after a Cancel whose lease has ended, which gives back nothing", 2+1+1+5)
 		if res := l.allowN(t, 1); res.Source != core.SourceRedis {
-			t.Errorf("what was given back to a lease that has ended was spent: %+v", res)
+			t.Errorf("after the lease has ended: got %+v, want a decision by Redis", res)
 		}
 	})
 }
 
-// TestLeaseSeveral leases units of several limits, of all or of none.
+// TestLeaseSeveral leases units of several limits: of all of them, or of none.
 func TestLeaseSeveral(t *testing.T) {
 	client := redistest.Server(t).Client(t)
 	d := conformance.NewDriven(client)
@@ -400,19 +404,19 @@ func TestLeaseSeveral(t *testing.T) {
 	for each := range res.All() {
 		all = append(all, each.Remaining)
 		if each.Source != core.SourceLease {
-			t.Errorf("%+v", each)
+			t.Errorf("got %+v, want a decision by the lease", each)
 		}
 	}
 	if res.Source != core.SourceLease || len(all) != 2 || all[0] != 989 || all[1] != 489 || res.LimitName != "log-1d" {
-		t.Errorf("%+v: %v", res, all)
+		t.Errorf("got %+v with %v remaining, want the result of log-1d from the lease with [989 489] remaining", res, all)
 	}
 	if err := l.Close(); err != nil || remaining(t, other) != 489 {
-		t.Errorf("%d remain, %v", remaining(t, other), err)
+		t.Errorf("after Close %d units remain, %v; want 489", remaining(t, other), err)
 	}
 }
 
-// TestLeaseNearLimit has leases shrink, so that another process is not
-// denied while units remain for it; of several limits by the one that has the fewest left.
+// TestLeaseNearLimit checks that leases shrink near the limit, so that another process is not denied while units remain.
+// With several limits, the limit with the fewest units left decides.
 func TestLeaseNearLimit(t *testing.T) {
 	const most = 40
 	near := func(t *testing.T, d *conformance.Driven, limits ...core.Option) {
@@ -422,15 +426,15 @@ func TestLeaseNearLimit(t *testing.T) {
 		admitted := int64(0)
 		for l.allowN(t, 1).Allowed {
 			if admitted++; admitted > most {
-				t.Fatal("more than the limit was admitted")
+				t.Fatalf("%d units were admitted, want at most the limit of %d", admitted, most)
 			}
 			left := most - admitted
 			if out := left - remaining(t, other); out < 0 || out > max(1, (left+8)/8) {
-				t.Errorf("%d of %d units are out on leases", out, left)
+				t.Errorf("%d of the %d remaining units are leased, want about an eighth at most", out, left)
 			}
 		}
 		if admitted != most {
-			t.Errorf("%d of %d were admitted", admitted, most)
+			t.Errorf("%d units were admitted, want %d", admitted, most)
 		}
 	}
 	eachLeasable(t, func(t *testing.T, d *conformance.Driven, limit func(core.Rate) core.Limit) {
@@ -441,39 +445,39 @@ func TestLeaseNearLimit(t *testing.T) {
 	})
 }
 
-// TestLeaseDenied has Redis deny the next lease of a process, because another has used up the limit meanwhile.
+// TestLeaseDenied makes Redis deny the next lease of a process, because another process has used up the limit meanwhile.
 func TestLeaseDenied(t *testing.T) {
 	eachLeasable(t, func(t *testing.T, d *conformance.Driven, limit func(core.Rate) core.Limit) {
 		l, other := leasePair(t, d, limit(thousand))
 		if res, err := other.AllowN(context.Background(), "k", 1000-8-8); err != nil || !res.Allowed {
-			t.Fatalf("the other: %+v, %v", res, err)
+			t.Fatalf("the other process: got %+v, %v; want it allowed", res, err)
 		}
 		for i := range 9 {
 			if res := l.allowN(t, 1); res.Allowed != (i < 7) {
-				t.Errorf("request %d: %+v", i, res)
+				t.Errorf("request %d: got %+v, want Allowed %v", i, res, i < 7)
 			}
 		}
 		if n := l.Open(); n != 0 {
-			t.Errorf("%d leases of a limit that is used up", n)
+			t.Errorf("%d leases are open although the limit is used up, want 0", n)
 		}
 	})
 }
 
-// TestLeaseOfWith spends a lease only by the limits that it was granted to.
+// TestLeaseOfWith checks that a lease is spent only by the limits to which it was granted.
 func TestLeaseOfWith(t *testing.T) {
 	client := redistest.Server(t).Client(t)
 	d := conformance.NewDriven(client)
 	l, _ := leasePair(t, d, core.TokenBucket(thousand, core.LimitName("x")))
 	lower, err := l.With(core.TokenBucket(core.PerDay(20), core.LimitName("x")))
 	check.Need(t, err)
-	d.Advance(10 * time.Microsecond) // a change of rate is rounded up by less
+	d.Advance(10 * time.Microsecond) // more than the rounding of a change of rate
 	res, err := lower.Allow(context.Background(), "k")
 	if err != nil || res.Source != core.SourceRedis || res.Limit != 20 || res.Remaining != 20-8-8-1 {
-		t.Errorf("by other numbers: %+v, %v", res, err)
+		t.Errorf("by a lower limit: got %+v, %v; want a decision by Redis with %d of 20 remaining", res, err, 20-8-8-1)
 	}
 }
 
-// TestLeaseRedisAway spends leases to their end while Redis does not answer.
+// TestLeaseRedisAway checks that leases are spent to their end while Redis does not answer.
 func TestLeaseRedisAway(t *testing.T) {
 	client := redistest.Server(t).Client(t)
 	away := &wire{Driven: conformance.NewDriven(client)}
@@ -481,16 +485,16 @@ func TestLeaseRedisAway(t *testing.T) {
 	away.down.Store(true)
 	for range 7 {
 		if res := l.allowN(t, 1); res.Source != core.SourceLease {
-			t.Errorf("%+v", res)
+			t.Errorf("got %+v, want a decision by the lease", res)
 		}
 	}
 	if _, err := l.Allow(context.Background(), "k"); !errors.Is(err, core.ErrUnavailable) {
-		t.Errorf("after the lease: %v", err)
+		t.Errorf("after the lease: got error %v, want ErrUnavailable", err)
 	}
 }
 
-// TestLeaseNotGivenBack closes a limiter while Redis does not answer. Close says what it could not give back, which Redis
-// charges once it expires; and says so once.
+// TestLeaseNotGivenBack closes a limiter while Redis does not answer. Close returns an error that says how many units it
+// could not give back, but only once. Redis charges these units when they expire.
 func TestLeaseNotGivenBack(t *testing.T) {
 	client := redistest.Server(t).Client(t)
 	away := &wire{Driven: conformance.NewDriven(client)}
@@ -499,32 +503,34 @@ func TestLeaseNotGivenBack(t *testing.T) {
 	away.down.Store(true)
 	err := l.Close()
 	if !errors.Is(err, core.ErrUnavailable) || !strings.Contains(err.Error(), "5 leased units could not be given back (keys: 1)") {
-		t.Errorf("%v; 5 units were not spent", err)
+		t.Errorf("Close: got error %v, want ErrUnavailable that names the 5 units not spent", err)
 	}
 	if again := l.Close(); again != nil {
-		t.Errorf("closed again: %v", again)
+		t.Errorf("a second Close: got error %v, want nil", again)
 	}
 	away.down.Store(false)
 	pass(away.Driven, 2*leased, l)
 	if left := remaining(t, other); left != 1000-8-8 {
-		t.Errorf("%d remain, want what the lease had to be charged", left)
+		t.Errorf("%d units remain, want %d: all units of the lease are charged", left, 1000-8-8)
 	}
 }
 
-// TestColdKey has a key that is asked for once too few in each duration of a lease: it is never leased.
+// TestColdKey makes one request too few in each duration of a lease: the key is never leased.
 func TestColdKey(t *testing.T) {
 	d := conformance.NewDriven(redistest.Server(t).Client(t))
 	l := newLeaser(t, d, core.TokenBucket(thousand))
 	for range 30 {
 		for range 7 {
 			if res := l.allowN(t, 1); res.Source != core.SourceRedis || l.Open() > 0 {
-				t.Fatalf("%+v, and %d leases", res, l.Open())
+				t.Fatalf("got %+v and %d leases, want a decision by Redis and no lease", res, l.Open())
 			}
 		}
 		pass(d, leased+time.Millisecond, l)
 	}
 }
 
+// TestLeaseMistakes checks the errors for wrong leases, and that a limiter in memory accepts the option Lease and ignores
+// it.
 func TestLeaseMistakes(t *testing.T) {
 	client := redistest.Server(t).Client(t)
 	for want, opts := range map[string][]core.Option{
@@ -536,28 +542,28 @@ func TestLeaseMistakes(t *testing.T) {
 	} {
 		want = strings.TrimSpace(want)
 		if _, err := core.New(client, "x", opts...); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("New: %v, want %q", err, want)
+			t.Errorf("New: got error %v, want one that contains %q", err, want)
 		}
 		if _, err := core.NewMemory("x", opts...); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("NewMemory: %v, want %q", err, want)
+			t.Errorf("NewMemory: got error %v, want one that contains %q", err, want)
 		}
 	}
 	lim := core.MustNew(client, "x", core.TokenBucket(thousand), core.Lease(leased))
 	if _, err := lim.With(core.LeakyBucket(thousand)); err == nil || !strings.Contains(err.Error(), "places in a queue") {
-		t.Errorf("With: %v", err)
+		t.Errorf("With: got error %v, want one that says that units are places in a queue", err)
 	}
 	memory, err := core.NewMemory("x", core.TokenBucket(thousand), core.Lease(leased))
 	check.Need(t, err)
 	for range 30 {
 		if res, err := memory.Allow(context.Background(), "k"); err != nil || res.Source != core.SourceMemory {
-			t.Fatal(res, err)
+			t.Fatalf("in memory: got %+v, %v; want a decision by the memory", res, err)
 		}
 	}
 	check.OK(t, memory.Close())
 }
 
-// TestLeaseReservationLasts reserves leased units for longer than the lease: they are moved to
-// a hold of their own.
+// TestLeaseReservationLasts keeps a reservation of leased units for longer than the lease: the units are moved to a hold of
+// their own.
 func TestLeaseReservationLasts(t *testing.T) {
 	client := redistest.Server(t).Client(t)
 	check.Rounds(t, slices.Repeat([]time.Duration{time.Second}, 4), func(t *check.Round, d time.Duration) {
@@ -566,7 +572,7 @@ func TestLeaseReservationLasts(t *testing.T) {
 		for last := false; !last; {
 			r, err := lim.Reserve(t.Context(), "k", 1)
 			if err != nil || !r.Allowed {
-				t.Fatal(r, err)
+				t.Fatalf("Reserve: got %+v, %v; want it admitted", r, err)
 			}
 			if last = r.Source == core.SourceLease; last {
 				time.Sleep(d * 3 / 2) // the units held for the lease have expired
@@ -575,7 +581,7 @@ func TestLeaseReservationLasts(t *testing.T) {
 		}
 		check.Need(t, lim.Close())
 		if res, err := lim.Peek(t.Context(), "k"); err != nil || res.Remaining != 1000 {
-			t.Errorf("of 1000 units that all cost nothing %d remain, %v", res.Remaining, err)
+			t.Errorf("after all reservations were canceled, %d units remain, %v; want 1000", res.Remaining, err)
 		}
 	})
 }

@@ -14,9 +14,9 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
 
-// TestLeaseUnderLoad makes three processes with 64 callers each request a few keys, more often than their
-// limit admits, over connections and clocks of their own, on a server and on a Cluster. No key is admitted
-// more than its limit allows, and unspent units are back at the end.
+// TestLeaseUnderLoad makes three processes with 64 callers each request a few keys, more often than their limit admits,
+// over connections and clocks of their own, on a server and on a Cluster. No key is admitted more than its limit allows,
+// and at the end the unspent units have been given back.
 func TestLeaseUnderLoad(t *testing.T) {
 	server := redistest.Server(t)
 	of := map[string][]limits.Variant{"several": {}}
@@ -66,7 +66,7 @@ func leaseUnderLoad(t *testing.T, client func() core.Client, keys int, count int
 					if res.Allowed {
 						admitted[i%keys].Add(1)
 					}
-					runtime.Gosched() // callers that never wait would keep replies waiting, for 10 ms each
+					runtime.Gosched() // without this, callers that never block would delay each reply by 10 ms
 				}
 			})
 		}
@@ -82,10 +82,10 @@ func leaseUnderLoad(t *testing.T, client func() core.Client, keys int, count int
 	for i := range admitted {
 		left, err := all[0].Peek(t.Context(), fmt.Sprint("k", i))
 		if n := admitted[i].Load(); err != nil || n > most || n+left.Remaining > most {
-			t.Errorf("k%d: %d admitted, and %d remain, of %d; %v", i, n, left.Remaining, most, err)
+			t.Errorf("key k%d: %d units were admitted and %d remain, %[5]v; want at most %[4]d together", i, n, left.Remaining, most, err)
 		}
 	}
 	if leased.Load() == 0 {
-		t.Error("nothing was decided from a lease")
+		t.Error("no decision was made by a lease, want some")
 	}
 }

@@ -14,33 +14,34 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/spends"
 )
 
-// A machine is a process with clocks of its own, and a bad network.
+// A machine is a process with clocks of its own and a bad network.
 type machine struct {
 	*core.Limiter
 	coreaccess.Driver
 
 	h       *history
 	id      int
-	count   int64 // of its limits: up to historyCount
+	count   int64 // the count of its limits: up to historyCount
 	rate    float64
-	setBy   time.Duration // the wall clock was set
-	slept   time.Duration // while the monotonic clock stood
-	wakes   time.Duration // when it does, by the time that has passed
-	sleeps  bool          // it is suspended now and then, and its wall clock is never set back
+	setBy   time.Duration // by how much the wall clock was set
+	slept   time.Duration // how long the machine was suspended, during which the monotonic clock stood
+	wakes   time.Duration // when its suspension ends, as time since the beginning
+	sleeps  bool          // it is sometimes suspended, and its wall clock is never set back
 	results []*spend
-	granted map[any]int   // the steps at which leases were
-	taken   map[int64]int // the step of the last, by limits of each share
-	running *execution    // of the call that it makes
-	renews  bool          // it renews, and a Settle would wait for that
+	granted map[any]int   // the steps at which its leases were granted
+	taken   map[int64]int // the step of the last lease by limits of each share
+	running *execution    // the execution of the call that it makes
+	renews  bool          // it renews: a Settle would wait until the renewal ends
 }
 
+// boot starts a machine with random clocks and limits.
 func (h *history) boot(id int) *machine {
 	m := &machine{h: h, id: id, granted: make(map[any]int), taken: make(map[int64]int), rate: 1 + (h.random.Float64()*2-1)*0.001, sleeps: h.random.IntN(2) == 0}
 	m.change()
 	if h.random.IntN(3) == 0 {
-		m.rate = 1 - 0.001*float64(h.random.IntN(2)) // slow: the dangerous direction
+		m.rate = 1 - 0.001*float64(h.random.IntN(2)) // a slow clock is the dangerous one
 	}
-	wrong := time.Duration(h.random.Int64N(int64(historyPeriods[0]))) - historyPeriods[0]/2 // by its clock it may be another window
+	wrong := time.Duration(h.random.Int64N(int64(historyPeriods[0]))) - historyPeriods[0]/2 // by its clock, it may be in another window
 	clocks := inside.Core.Simulate(coreaccess.Simulation{
 		Wall:         func() time.Time { return h.driven.Now().Add(wrong) },
 		Leases:       func() (wall, mono time.Duration) { return m.wall(), m.mono() },
@@ -56,15 +57,14 @@ func (h *history) boot(id int) *machine {
 func (m *machine) wall() time.Duration { return m.clock(m.h.passed) + m.setBy }
 func (m *machine) mono() time.Duration { return m.clock(m.h.passed - m.slept) }
 
-// clock is what a clock of the machine shows that has run for so long.
+// clock returns the time of a clock of the machine that has run for the given time.
 func (m *machine) clock(passed time.Duration) time.Duration {
 	return time.Hour + time.Duration(float64(passed)*m.rate)
 }
 
 func (m *machine) asleep() bool { return m.h.passed < m.wakes }
 
-// suspend has the machine do nothing for a while, in which its monotonic clock stands: mostly
-// while it has a lease.
+// suspend suspends the machine for a while, in which its monotonic clock stands: mostly while it has a lease.
 func (m *machine) suspend() {
 	if !m.sleeps || m.Open() == 0 && m.h.random.IntN(4) > 0 {
 		return
@@ -76,7 +76,7 @@ func (m *machine) suspend() {
 	m.goesOn(d)
 }
 
-// goesOn has other things happen for a while, after which the machine asks again.
+// goesOn makes other events happen for a while. After that, the machine makes requests.
 func (m *machine) goesOn(d time.Duration) {
 	h := m.h
 	end := h.passed + d
@@ -86,12 +86,12 @@ func (m *machine) goesOn(d time.Duration) {
 	h.pass(end - h.passed)
 	for range 3 {
 		if h.machines[m.id] == m && !m.asleep() {
-			m.ask(1, false)
+			m.request(1, false)
 		}
 	}
 }
 
-// setWall sets the wall clock.
+// setWall sets the machine's wall clock to a random time.
 func (m *machine) setWall() {
 	by := time.Duration(m.h.random.Int64N(int64(2*time.Hour))) - time.Hour
 	if m.h.random.IntN(4) > 0 {
@@ -107,11 +107,11 @@ func (m *machine) setWall() {
 	}
 }
 
-// change makes the machine use limits of another rate and capacity than the others, as while a new version
-// is rolled out.
+// change gives the machine limits of another rate and capacity than other machines have, as during the rollout of a new
+// version.
 func (m *machine) change() { m.count = historyCount >> m.h.random.IntN(3) }
 
-// die ends the process. Another one begins.
+// die ends the process, and starts another one.
 func (m *machine) die() {
 	h, leases := m.h, m.Open()
 	if leases > 0 {
@@ -120,27 +120,27 @@ func (m *machine) die() {
 	h.machines[m.id] = h.boot(m.id)
 }
 
-// A spend is units that were admitted.
+// A spend is a number of units that one request was admitted to.
 type spend struct {
-	each     []eachSpend // by each limit
+	each     []eachSpend // for each limit
 	by       int
 	res      *permits.Any
 	reserved bool
-	admitted int  // the step at which it was, or its lease
+	admitted int  // the step at which it was admitted, or its lease was
 	done     bool // settled or refunded
-	inLease  bool // settled in its lease, which charges it
+	inLease  bool // settled in its lease, which charges it when the lease ends
 }
 
-// An eachSpend is what one limit knows of a spend.
+// An eachSpend is the part of a spend that concerns one limit.
 type eachSpend struct {
 	spends.Spend
 
-	capacity int64 // by which it was admitted
-	expiry   int64 // of what is held for it; 0 if nothing is
-	crossed  bool  // that has expired
+	capacity int64 // the capacity by which it was admitted
+	expiry   int64 // when the units held for it expire; 0 if none are held
+	crossed  bool  // its hold has expired
 }
 
-// expired notes what of s has expired at now, and reports whether all has.
+// expired records which holds of s have expired at now, and reports whether all have.
 func (s *spend) expired(h *history, now int64) bool {
 	all := true
 	for i := range s.each {
@@ -160,8 +160,8 @@ func (s *spend) expired(h *history, now int64) bool {
 	return all
 }
 
-// holdUntil notes that the units of a reserved s are held until these expiries, since a step:
-// they may be spent until then.
+// holdUntil records that the units of a reserved s are held until these expiries, since a step: the units may be spent
+// until then.
 func (s *spend) holdUntil(h *history, expiries []int64, since int) {
 	now := h.driven.Now().UnixMicro()
 	for i, expiry := range expiries {
@@ -174,7 +174,7 @@ func (s *spend) holdUntil(h *history, expiries []int64, since int) {
 	}
 }
 
-// charge notes that s was charged at a step.
+// charge records that s was charged at a step.
 func (s *spend) charge(step int) {
 	for i := range s.each {
 		if s.each[i].Charged == 0 {
@@ -183,14 +183,14 @@ func (s *spend) charge(step int) {
 	}
 }
 
-// is sets how many units of s were spent.
+// is sets the number of units that s has spent.
 func (s *spend) is(units int64) {
 	for i := range s.each {
 		s.each[i].Units = units
 	}
 }
 
-// crossed reports whether some of the units held for s have expired.
+// crossed reports whether a hold of s has expired.
 func (s *spend) crossed() bool {
 	for _, e := range s.each {
 		if e.crossed {
@@ -200,8 +200,8 @@ func (s *spend) crossed() bool {
 	return false
 }
 
-// execute makes the machine send a call, which settles something or decides by limits of a share, and
-// returns what Redis did for it.
+// execute makes the machine send a call and returns what Redis did for it. The call either settles something or decides by
+// limits of a share.
 func (m *machine) execute(settled *spend, share int64, call func(ctx context.Context)) *execution {
 	before := m.running
 	x := &execution{settled: settled, share: share, at: make([]int64, len(m.h.limits))}
@@ -211,8 +211,8 @@ func (m *machine) execute(settled *spend, share int64, call func(ctx context.Con
 	return x
 }
 
-// ask asks for units, and notes them if they were admitted: then it returns them.
-func (m *machine) ask(n int64, reserve bool) *spend {
+// request requests n units. If they are admitted, it records and returns them; otherwise it returns nil.
+func (m *machine) request(n int64, reserve bool) *spend {
 	h := m.h
 	begun, share := h.passed, int64(1)
 	if h.random.IntN(5) == 0 {
@@ -237,10 +237,10 @@ func (m *machine) ask(n int64, reserve bool) *spend {
 	}
 	var down lostError
 	switch {
-	case errors.As(err, &down), err != nil && strings.Contains(err.Error(), "wrong by more than a window"): // it came too late for its window
+	case errors.As(err, &down), err != nil && strings.Contains(err.Error(), "wrong by more than a window"): // the request arrived too late for its window
 		return nil
 	case err != nil:
-		h.t.Fatalf("seed %d: %v", h.seed, err)
+		h.t.Fatalf("seed %d: a request failed: %v", h.seed, err)
 	case !res.Allowed:
 		h.happened("denied")
 		return nil
@@ -252,7 +252,7 @@ func (m *machine) ask(n int64, reserve bool) *spend {
 	for each := range res.All() {
 		for i, l := range h.limits {
 			if each.LimitName == l.name && each.Limit != s.each[i].capacity {
-				h.t.Errorf("seed %d: decided by a limit of %d instead of %d", h.seed, each.Limit, s.each[i].capacity)
+				h.t.Errorf("seed %d: a limit of %d decided, want one of %d", h.seed, each.Limit, s.each[i].capacity)
 			}
 		}
 	}
@@ -268,7 +268,7 @@ func (m *machine) ask(n int64, reserve bool) *spend {
 		h.happened(how + " from a lease")
 		s.admitted = m.granted[lease]
 		if !x.sent && h.passed != begun {
-			h.t.Fatalf("seed %d: a decision from a lease took time", h.seed)
+			h.t.Fatalf("seed %d: a decision from a lease sent a call to Redis, want none", h.seed)
 		}
 		x.step, x.at = h.next(), h.instants()
 	default:
@@ -283,7 +283,7 @@ func (m *machine) ask(n int64, reserve bool) *spend {
 		e.Step, e.From, e.Until = x.step, x.at[i], x.at[i]
 	}
 	switch expiries, _ := inside.Core.Held(res.Permit, res.Reservation); {
-	case reserve: // it may be spent until what is held expires, which may be over when the reply comes
+	case reserve: // the units may be spent until their hold expires, which may be before the reply arrives
 		s.holdUntil(h, expiries, x.step)
 		if h.random.IntN(3) == 0 {
 			res.Keep()
@@ -299,6 +299,7 @@ func (m *machine) ask(n int64, reserve bool) *spend {
 	return s
 }
 
+// pick returns a random spend of the machine that has not ended, or nil.
 func (m *machine) pick(reserved bool) *spend {
 	var all []*spend
 	for _, s := range m.results {
@@ -312,7 +313,7 @@ func (m *machine) pick(reserved bool) *spend {
 	return all[m.h.random.IntN(len(all))]
 }
 
-// settleOne settles what the machine has reserved, or something of that if s is nil.
+// settleOne settles s or, if s is nil, a random reservation of the machine.
 func (m *machine) settleOne(s *spend) {
 	h := m.h
 	if s == nil {
@@ -327,7 +328,7 @@ func (m *machine) settleOne(s *spend) {
 	late := s.crossed()
 	for i := range s.each {
 		if e := &s.each[i]; !e.crossed {
-			e.Until = h.instant(h.limits[i]) // the work has ended
+			e.Until = h.instant(h.limits[i]) // the work has ended, so nothing is spent later
 			e.Units = min(n, actual)
 		}
 	}
@@ -338,7 +339,7 @@ func (m *machine) settleOne(s *spend) {
 		h.happened("settled in its lease")
 		s.inLease = true
 		return
-	case x.step == 0: // lost
+	case x.step == 0: // the call was lost
 		return
 	case late:
 		h.happened("settled after it was charged")
@@ -352,7 +353,8 @@ func (m *machine) settleOne(s *spend) {
 	}
 }
 
-// renew holds what the machine has reserved, and keeps or has of a lease, by itself or anew.
+// renew renews the holds of all reservations that the machine keeps, and of its leases' reservations, and records the new
+// expiries.
 func (m *machine) renew() {
 	if m.renews {
 		return
@@ -378,6 +380,7 @@ func (m *machine) renew() {
 	}
 }
 
+// refundOne cancels a random admitted request of the machine.
 func (m *machine) refundOne() {
 	s, h := m.pick(false), m.h
 	if s == nil {

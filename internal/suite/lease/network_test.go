@@ -15,13 +15,14 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/spends"
 )
 
+// lostError is the error of a call that did not reach Redis. It says nothing about the server's health.
 type lostError struct{}
 
-func (lostError) Error() string { return "CLUSTERDOWN Hash slot not served" } // nothing was carried out; says nothing about the server's health
+func (lostError) Error() string { return "CLUSTERDOWN Hash slot not served" }
 func (lostError) RedisError()   {}
 
-// A replyLostError leaves open whether the call was carried out, and so it must not be repeated. It says
-// nothing about the server's health either, as a timeout would.
+// A replyLostError leaves open whether the call was carried out, so the call must not be repeated. It says nothing about
+// the server's health, unlike a timeout.
 type replyLostError struct{ lostError }
 
 func (replyLostError) Error() string   { return "ERR the reply was lost; other limits have changed" }
@@ -32,7 +33,7 @@ type noScriptError struct{}
 func (noScriptError) Error() string { return "NOSCRIPT No matching script." }
 func (noScriptError) RedisError()   {}
 
-// Process carries a command to Redis, on a bad network.
+// Process sends a command to Redis over a bad network.
 func (m *machine) Process(ctx context.Context, cmd redis.Cmder) error {
 	h := m.h
 	if !strings.HasPrefix(cmd.Name(), "eval") {
@@ -59,7 +60,7 @@ func (m *machine) Process(ctx context.Context, cmd redis.Cmder) error {
 	m.running = running
 	if cmd.Err() == nil {
 		h.executed(m, cmd)
-	} else if strings.Contains(err.Error(), "wrong by more than a window") { // it was on its way for as long
+	} else if strings.Contains(err.Error(), "wrong by more than a window") { // the command was on its way for longer than a window
 		return fail("refused by a calendar", lostError{})
 	}
 	m.transit()
@@ -69,7 +70,7 @@ func (m *machine) Process(ctx context.Context, cmd redis.Cmder) error {
 	return err
 }
 
-// transit is a while in which other things happen.
+// transit is the time that a request or a reply is on its way, in which other events happen.
 func (m *machine) transit() {
 	h := m.h
 	switch h.random.IntN(30) {
@@ -91,21 +92,21 @@ func (m *machine) transit() {
 
 // An execution is what Redis did for one call.
 type execution struct {
-	settled *spend // what it settles; nil: it decides
-	share   int64  // by the limits of this share
-	sent    bool   // something
+	settled *spend // the spend that the call settles; nil if the call decides
+	share   int64  // the call decides by limits of this share
+	sent    bool   // whether the call sent a script
 	step    int
-	at      []int64 // on the scale by which each limit is judged
+	at      []int64 // when it was executed, on the time scale of each limit
 }
 
-// A run is one of a script: at which step, and when by Redis's clock.
+// A run is one run of a script: its step, and the time of Redis's clock.
 type run struct {
 	step  int
 	clock int64
 }
 
-// chargedAt returns the step after another at which Redis has charged what expired at expiry, or
-// 0: the reply that says by what units are held may come later than that.
+// chargedAt returns the first step after the given one at which Redis has charged a hold that expires at expiry, or 0. The
+// reply that tells the expiry may arrive after that step.
 func (h *history) chargedAt(expiry int64, after int) int {
 	for _, r := range h.runs {
 		if r.step > after && r.clock >= expiry {
@@ -115,7 +116,8 @@ func (h *history) chargedAt(expiry int64, after int) int {
 	return 0
 }
 
-// firstCall is where a script says at which argument its calls begin, and plainWidth how many a plain decision takes.
+// firstCall matches the place where a script says at which argument its calls begin. plainWidth matches the place where it
+// says how many arguments an ordinary decision takes.
 var (
 	firstCall  = regexp.MustCompile(`local base, at, [a-z_, ]+ = 0, (\d+),`)
 	plainWidth = regexp.MustCompile(`local width = plain and (\d+)`)
@@ -123,7 +125,7 @@ var (
 
 var storedWindow = regexp.MustCompile(`^[A-Z]1 (\d+) (\d+)`)
 
-// executed notes what a script did.
+// executed records what a script did.
 func (h *history) executed(m *machine, cmd redis.Cmder) {
 	now := h.driven.Now().UnixMicro()
 	step := h.next()
@@ -139,7 +141,7 @@ func (h *history) executed(m *machine, cmd redis.Cmder) {
 	for _, c := range h.calls(cmd) {
 		step = h.next()
 		switch {
-		case c.op == string(algorithm.OpReserve) && c.lasts > 0: // a lease
+		case c.op == string(algorithm.OpReserve) && c.lasts > 0: // the script takes a lease
 			decides = true
 			if admitted(cmd, len(h.limits)) {
 				m.taken[m.running.share] = step
@@ -154,7 +156,7 @@ func (h *history) executed(m *machine, cmd redis.Cmder) {
 	}
 	if x := m.running; x != nil && (x.settled == nil) == decides {
 		x.step, x.at = h.next(), h.instants()
-		if x.settled != nil { // now: the reply may come after the expiry
+		if x.settled != nil { // charged now, because the reply may arrive after the expiry
 			x.settled.charge(x.step)
 		}
 	}
@@ -169,14 +171,14 @@ func (h *history) executed(m *machine, cmd redis.Cmder) {
 func admitted(cmd redis.Cmder, limits int) bool {
 	reply := cmd.(interface{ Val() []int64 }).Val()
 	for i := range limits {
-		if reply[i*len(reply)/limits]%6 != 1 { // 7 is 1 with a longer reply
+		if reply[i*len(reply)/limits]%6 != 1 { // 7 means 1 in a longer reply
 			return false
 		}
 	}
 	return true
 }
 
-// noteWindow notes the window of l that was opened last.
+// noteWindow records the newest window of l.
 func (h *history) noteWindow(i int, l *limit) {
 	get := redis.NewStringCmd(context.Background(), "get", "rl:lease:{k}:"+limits.Key(h.with(historyCount, 1)[i]))
 	_ = h.driven.Process(context.Background(), get)
@@ -188,10 +190,10 @@ func (h *history) noteWindow(i int, l *limit) {
 	}
 }
 
-// A call is one call of a script. For a plain decision, only the operation is set.
+// A call is one call of a script. For an ordinary decision, only the operation is set.
 type call struct {
 	op                  string
-	n, m, lasts, expiry int64 // the last two are those of the first limit: what a lease is held for, and what else has a handle
+	n, m, lasts, expiry int64 // of the first limit: lasts is the duration of a new hold, and expiry the expiry of the one that the call names
 }
 
 // calls returns the calls of a script.
@@ -200,7 +202,7 @@ func (h *history) calls(cmd redis.Cmder) (calls []call) {
 	text := fmt.Sprint(args[1])
 	if cmd.Name() == "evalsha" {
 		if text = h.driven.Source(text); text == "" {
-			h.t.Fatal("a script that is not known")
+			h.t.Fatal("a script was sent by its digest before its source")
 		}
 	}
 	number := func(v any) int64 {
@@ -218,15 +220,16 @@ func (h *history) calls(cmd redis.Cmder) (calls []call) {
 			width += int64(len(h.limits))
 		}
 		if c.n == 0 && (c.op == string(algorithm.OpReserve) || c.op == string(algorithm.OpRenew)) {
-			h.t.Errorf("a hold of no units: %+v", c)
+			h.t.Errorf("a script holds no units: %+v, want at least one", c)
 		}
 		calls, argv = append(calls, c), argv[width:]
 	}
 	return calls
 }
 
-// settled notes that units spent from a lease were charged. Its expiry is negative if it is over by the machine's clock; where
-// Redis's has stepped back, Redis still has the hold, and charges them now: a Reset that follows forgets them.
+// settled records that units spent from a lease were charged. The expiry of the call is negative if the lease is over by
+// the machine's clock. If Redis's clock has stepped back, Redis still has the hold, and charges the units now, so that a
+// later Reset forgets them.
 func (h *history) settled(m *machine, c call, step int) {
 	left, expiry := c.m, max(c.expiry, -c.expiry)
 	for _, s := range h.spent {

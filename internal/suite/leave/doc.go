@@ -1,3 +1,3 @@
-// Package leave proves that nothing stays behind of callers that leave while Redis is asked, and that
-// how long a caller waits decides nothing for others.
+// Package leave tests callers that leave while Redis decides: they leave no units or slots behind, and how long one caller
+// waits does not affect other callers.
 package leave

@@ -18,19 +18,19 @@ import (
 
 func TestMain(m *testing.M) { check.RunParallel(m, 8) }
 
-// soon is how long after the last request what is left behind may take to be free, and how long on a machine that was late
-// meanwhile: all holds and slots last for a minute, unless a test is about their end.
+// soon is how long after the last request everything left behind may take to become free. A machine that was slow meanwhile
+// has longer. Holds and slots last for a minute, unless a test is about their end.
 var soon = []time.Duration{2 * time.Second, 10 * time.Second, 30 * time.Second}
 
-// A place is the addresses of one server, or of the nodes of a Cluster; without any it is the memory of
-// this process.
+// A place is the address of a server, or the addresses of the nodes of a Cluster. An empty place is the memory of this
+// process.
 type place []string
 
 // An env is a client that reaches a place through proxies.
 type env struct {
 	proxies []*faultproxy.Proxy
 	client  redis.UniversalClient // nil in memory
-	direct  redis.UniversalClient // past the proxies
+	direct  redis.UniversalClient // bypasses the proxies
 	soon    time.Duration
 }
 
@@ -47,21 +47,22 @@ func open(t testing.TB, p place, contextTimeout bool) *env {
 	return e
 }
 
-// away sets how far away Redis is: a round trip takes so long.
+// away sets the distance of Redis by the duration of a round trip.
 func (e *env) away(roundTrip time.Duration) {
 	for _, p := range e.proxies {
 		p.Latency(roundTrip / 2)
 	}
 }
 
-// quiet waits until nothing is sent any more: what callers have left goes on, and is then freed.
+// quiet waits until nothing is sent any more: abandoned calls go on in the background, and free their units and slots
+// afterwards.
 func (e *env) quiet(t testing.TB) {
 	t.Helper()
 	silent := e.silence()
 	check.Within(t, patient, "nothing is sent any more", func() bool { return silent() > 10*roundTrip })
 }
 
-// silence returns a function that returns for how long nothing was sent.
+// silence returns a function that returns for how long nothing has been sent.
 func (e *env) silence() func() time.Duration {
 	last, since := int64(0), time.Now()
 	return func() time.Duration {
@@ -76,17 +77,18 @@ func (e *env) silence() func() time.Duration {
 	}
 }
 
-var names atomic.Int64 // of limiters: each has keys of its own
+// names numbers the limiters, so that each has keys of its own.
+var names atomic.Int64
 
-// A limiter is a Limiter behind the proxies, with what the test knows about it.
+// A limiter is a Limiter behind the proxies, with counts of its events.
 type limiter struct {
 	*core.Limiter
 
 	t       testing.TB
 	env     *env
-	auditor *core.Limiter // of the same keys, past the proxies
+	auditor *core.Limiter // on the same keys, bypassing the proxies
 	outages atomic.Int32  // how often the outage policy began to decide
-	leased  atomic.Int64  // units, of all leases
+	leased  atomic.Int64  // the units of all leases
 }
 
 func (e *env) limiter(t testing.TB, limits core.Option, opts ...core.Option) *limiter {
@@ -110,7 +112,7 @@ func (e *env) limiter(t testing.TB, limits core.Option, opts ...core.Option) *li
 	l.Limiter = core.MustNew(e.client, name, all...)
 	l.auditor = core.MustNew(e.direct, name, limits, core.FailClosed(), core.Timeout(time.Minute))
 	t.Cleanup(func() { _, _ = l.Close(), l.auditor.Close() })
-	for range 3 { // the scripts are there, and it is known where keys are
+	for range 3 { // afterwards Redis knows the scripts, and the client where keys are
 		if _, err := l.Peek(context.Background(), "k"); err != nil {
 			t.Fatal(err)
 		}
@@ -118,7 +120,7 @@ func (e *env) limiter(t testing.TB, limits core.Option, opts ...core.Option) *li
 	return l
 }
 
-// stored returns what Redis says of the key.
+// stored returns the state of the key in Redis.
 func (l *limiter) stored() core.Result {
 	l.t.Helper()
 	res, err := l.auditor.Peek(context.Background(), "k")
@@ -129,8 +131,8 @@ func (l *limiter) stored() core.Result {
 // remains returns how many units of the only limit remain.
 func (l *limiter) remains() int64 { return l.stored().Remaining }
 
-// is waits until what is stored of each limit is as it should be, soon after the last that was sent: on a slow machine it takes
-// long to free what hundreds have left, one after the other.
+// is waits until the stored state of each limit is right, soon after the last request was sent. On a slow machine it takes
+// long to free what hundreds of callers have left behind, one after the other.
 func (l *limiter) is(what string, holds func(core.Result) bool) {
 	l.t.Helper()
 	var wrong core.Result
@@ -146,8 +148,9 @@ func (l *limiter) is(what string, holds func(core.Result) bool) {
 		return right || over
 	})
 	if !right {
-		l.t.Errorf("%s: not within %v: %s: %d of %d remain", what, l.env.soon, wrong.LimitName, wrong.Remaining, wrong.Limit)
+		l.t.Errorf("want within %[2]v: %[1]s; got %[4]d of %[5]d units of %[3]s remaining", what, l.env.soon, wrong.LimitName, wrong.Remaining, wrong.Limit)
 	}
 }
 
+// whole reports whether all units of a limit remain.
 func whole(r core.Result) bool { return r.Remaining == r.Limit }

@@ -16,9 +16,9 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
 
-// TestLateReply makes Redis answer after the Timeout, when FailLocal has decided. Slots are free soon
-// after, by their id. Units are back if the client still reads the reply; otherwise they are charged when
-// their hold expires, like the units of a process that died.
+// TestLateReply makes Redis answer after the Timeout, when FailLocal has already decided. Slots are freed soon after, by
+// their id. Units are given back if the client still reads the reply. Otherwise they are charged when their hold expires,
+// like the units of a process that died.
 func TestLateReply(t *testing.T) {
 	t.Parallel()
 	for name, p := range map[string]place{"server": {redistest.Server(t).Addr}, "cluster": redistest.Cluster(t)} {
@@ -44,9 +44,9 @@ func late(t *check.Round, e *env, contextTimeout bool, opts core.Option, timeout
 	held := e.limiter(t, window, opts, core.Hold(time.Minute))
 	expires := e.limiter(t, window, opts, core.Hold(hold))
 	e.away(4 * roundTrip)
-	check.Together(60, func(i int) { // there are connections and scripts, and it is known that a round trip is long
+	check.Together(60, func(i int) { // makes connections, loads scripts, and lets the limiters measure the long round trip
 		r, err := []*limiter{inFlight, held, expires}[i%3].Reserve(t.Context(), "k", 1)
-		if err = errors.Join(err, r.Cancel(t.Context())); err != nil { // a nil one has nothing to end
+		if err = errors.Join(err, r.Cancel(t.Context())); err != nil { // Cancel of a nil handle does nothing
 			t.Error(err)
 		}
 	})
@@ -59,7 +59,7 @@ func late(t *check.Round, e *env, contextTimeout bool, opts core.Option, timeout
 		mu.Lock()
 		defer mu.Unlock()
 		if all = append(all, r); err != nil || r.Source != core.SourceFallback {
-			t.Errorf("%+v, %v; want the answer of FailLocal", r, err)
+			t.Errorf("got %+v, %v; want a decision by the fallback", r, err)
 		}
 	}
 	check.Together(n, func(i int) {
@@ -72,7 +72,7 @@ func late(t *check.Round, e *env, contextTimeout bool, opts core.Option, timeout
 			keep(permits.Acquire(inFlight.Limiter, t.Context(), "k", 1))
 		}
 	})
-	check.Within(t, e.soon, "Redis has run what was sent", func() bool {
+	check.Within(t, e.soon, "Redis has run all sent calls", func() bool {
 		return time.Since(begun) > timeout && inFlight.remains() < 50 && held.remains() < 1000 && expires.remains() < 1000
 	})
 	time.Sleep(time.Until(begun.Add(7 * timeout / 5)))
@@ -84,24 +84,24 @@ func late(t *check.Round, e *env, contextTimeout bool, opts core.Option, timeout
 	} else {
 		time.Sleep(time.Until(begun.Add(hold / 2)))
 		sent := 1000 - expires.remains()
-		time.Sleep(time.Until(begun.Add(hold*7/6 + 2*timeout))) // rounded up by a sixth
+		time.Sleep(time.Until(begun.Add(hold*7/6 + 2*timeout))) // expiries are rounded up by at most a sixth
 		if used := 1000 - expires.remains(); used != sent || used%units != 0 || used == 0 {
-			t.Errorf("%d units are used after the hold, want the %d that were held", used, sent)
+			t.Errorf("%d units are used after the hold has expired, want the %d that were held", used, sent)
 		}
 		if err := expires.auditor.Reset(t.Context(), "k"); err != nil || expires.remains() != 1000 {
-			t.Errorf("%v; %d units remain: they are held and not charged", err, expires.remains())
+			t.Errorf("after a Reset, which returned %v, %d units remain; want 1000, as the units were charged and are not held", err, expires.remains())
 		}
 	}
-	for _, r := range all { // of this process
+	for _, r := range all { // the fallback's handles
 		check.OK(t, r.Cancel(t.Context()))
 	}
 	if !contextTimeout && held.remains() != 1000 {
-		t.Errorf("%d units remain", held.remains())
+		t.Errorf("%d units remain, want 1000", held.remains())
 	}
 }
 
-// TestShortDeadlines has callers with little time, and Redis far away but well: whatever the outage
-// policy, it decides nothing, and no more than the limit is admitted.
+// TestShortDeadlines makes calls with short deadlines while Redis is far away but healthy. The outage policy, whatever it
+// is, makes no decision, and no more than the limit is admitted.
 func TestShortDeadlines(t *testing.T) {
 	t.Parallel()
 	const limit, workers, calls = 5, 10, 10
@@ -114,7 +114,7 @@ func TestShortDeadlines(t *testing.T) {
 					check.Rounds(t, []time.Duration{500 * time.Millisecond, 2 * time.Second, 8 * time.Second}, func(t *check.Round, timeout time.Duration) {
 						e := open(t, one, contextTimeout)
 						l := e.limiter(t, core.FixedWindow(core.PerHour(limit)), policy, core.DenyCache(0), core.Timeout(timeout))
-						l.remains() // the server has the script: a connection, NOSCRIPT and EVAL take four round trips
+						l.remains() // loads the script: otherwise a connection, NOSCRIPT and EVAL would take four round trips
 						e.away(roundTrip)
 						var admitted, left atomic.Int32
 						check.Together(workers, func(int) {
@@ -127,7 +127,7 @@ func TestShortDeadlines(t *testing.T) {
 								res, err := l.Allow(ctx, "k")
 								switch {
 								case err != nil && (!errors.Is(err, context.DeadlineExceeded) || errors.Is(err, core.ErrUnavailable)):
-									t.Error(err)
+									t.Errorf("Allow: got error %v, want nil or context.DeadlineExceeded", err)
 								case err != nil:
 									left.Add(1)
 								case res.Allowed:
@@ -137,10 +137,10 @@ func TestShortDeadlines(t *testing.T) {
 							}
 						})
 						if admitted.Load() > limit || l.outages.Load() > 0 || left.Load() == 0 {
-							t.Errorf("%d of %d were admitted, %d left, %d outages", admitted.Load(), limit, left.Load(), l.outages.Load())
+							t.Errorf("%d calls were admitted by a limit of %d, %d callers left, and %d outages were reported; want at most the limit, some callers, and 0 outages", admitted.Load(), limit, left.Load(), l.outages.Load())
 						}
 						if n := l.remains(); n != 0 {
-							t.Errorf("%d remain: callers that leave are charged", n)
+							t.Errorf("%d units remain, want 0: calls whose callers left are charged, too", n)
 						}
 					})
 				})

@@ -18,14 +18,16 @@ import (
 const (
 	callers   = 500
 	roundTrip = 10 * time.Millisecond
-	patient   = 55 * time.Second // the Timeout where no call is to take that long
+	patient   = 55 * time.Second // a Timeout that no call reaches
 )
 
+// A take is a method that takes units or slots.
 type take func(l *core.Limiter, ctx context.Context, key string, n int64) (*permits.Any, error)
 
 var acquire, reserve take = permits.Acquire, permits.Reserve
 
-// A kind is what callers leave, and how each limit of the key is when all have left.
+// A kind is a combination of limits and a method. left reports whether a limit has the right units once all callers have
+// left.
 type kind struct {
 	name   string
 	limits core.Option
@@ -33,22 +35,23 @@ type kind struct {
 	left   func(core.Result) bool
 }
 
+// kinds are the combinations with which every stage is tested.
 var kinds = []kind{
 	{"slots", slots, acquire, whole},
 	{"bucket", bucket, reserve, whole},
 	{"window", core.FixedWindow(core.PerDay(1000)), reserve, whole},
 	{"log", core.SlidingWindowLog(core.PerDay(1000)), reserve, whole},
 	{"bucket and slots", core.Options(bucket, slots), reserve, whole},
-	// A plain charge stays: only the slots are free.
+	// The charge of an Acquire stays: only the slots are freed.
 	{"charges and slots", core.Options(bucket, slots), acquire, func(r core.Result) bool { return r.LimitName != "inflight" || whole(r) }},
 }
 
 var (
 	slots  = core.InFlight(50, core.SlotTTL(time.Minute))
-	bucket = core.TokenBucket(core.PerHour(1), core.Burst(1000)) // nothing of it drains during a test
+	bucket = core.TokenBucket(core.PerHour(1), core.Burst(1000)) // no unit comes back during a test
 )
 
-// TestLeave has 500 callers leave at every stage of the decision. Then all is there again, at once.
+// TestLeave makes 500 callers leave at every stage of a decision. Soon afterwards all units and slots are free again.
 func TestLeave(t *testing.T) {
 	base := runtime.NumGoroutine()
 	t.Run("all", func(t *testing.T) {
@@ -83,15 +86,15 @@ func leave(t *testing.T, p place, contextTimeout bool, k kind, opts ...core.Opti
 			}
 		})
 		e.quiet(t)
-		l.is("all is free again", k.left)
+		l.is("everything is free again", k.left)
 		if left.Load() == 0 || l.outages.Load() > 0 {
-			t.Errorf("%d left; %d outages", left.Load(), l.outages.Load())
+			t.Errorf("%d callers left, and %d outages were reported; want some callers, and 0 outages", left.Load(), l.outages.Load())
 		}
 	})
 }
 
-// visit is one caller, which leaves at some time from before the decision until some round trips later, or
-// stays and ends its reservation. visit reports whether the caller left.
+// visit is one caller. It leaves at some time between before the decision and some round trips later, or stays and cancels
+// its reservation. visit reports whether the caller left.
 func visit(t testing.TB, l *limiter, i int, take take) bool {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -101,19 +104,19 @@ func visit(t testing.TB, l *limiter, i int, take take) bool {
 		time.AfterFunc(after, cancel)
 	case i%8 == 1:
 		cancel()
-	case i%8 != 2: // which stays
+	case i%8 != 2: // a caller with i%8 == 2 stays
 		ctx, cancel = context.WithTimeout(ctx, after)
 		defer cancel()
 	}
 	r, err := take(l.Limiter, ctx, "k", 1)
 	if err != nil {
 		if ctx.Err() == nil || !errors.Is(err, ctx.Err()) {
-			t.Error(err)
+			t.Errorf("taking a unit: got error %v, want nil or the error of the context", err)
 		}
 		return true
 	}
 	if i%3 == 0 {
-		cancel() // what it has ends all the same
+		cancel() // Cancel gives back the units even after the context has ended
 	}
 	if err := r.Cancel(ctx); err != nil && !errors.Is(err, ctx.Err()) {
 		t.Error(err)
@@ -121,8 +124,7 @@ func visit(t testing.TB, l *limiter, i int, take take) bool {
 	return false
 }
 
-// TestLeaveQueue makes callers leave before their place in a queue has begun, so that the place is given
-// back.
+// TestLeaveQueue makes callers leave before their place in a queue has begun: the place is given back.
 func TestLeaveQueue(t *testing.T) {
 	t.Parallel()
 	one := place{redistest.Server(t).Addr}
@@ -148,8 +150,7 @@ func TestLeaveQueue(t *testing.T) {
 	}
 }
 
-// TestLeaveLease makes callers leave while a lease is taken: the lease is for all callers, and is not lost
-// with them.
+// TestLeaveLease makes callers leave while a lease is taken: the lease is for all callers, and is not lost when some leave.
 func TestLeaveLease(t *testing.T) {
 	t.Parallel()
 	one := place{redistest.Server(t).Addr}
@@ -158,10 +159,10 @@ func TestLeaveLease(t *testing.T) {
 			for name, take := range map[string]take{"Reserve": reserve, "Acquire": acquire} {
 				t.Run(fmt.Sprintf("%s, ContextTimeoutEnabled %v, %s", limits.Name(), contextTimeout, name), func(t *testing.T) {
 					t.Parallel()
-					// A machine that is late by a part of a lease has it charged.
+					// If the machine is late by a part of a lease, the lease expires and is charged, so the last rounds are long.
 					check.Rounds(t, []time.Duration{400 * time.Millisecond, time.Second, time.Second, time.Second}, func(t *check.Round, lasts time.Duration) {
 						kept := int64(0)
-						if name == "Acquire" { // of a lease that has ended, charges are not taken back
+						if name == "Acquire" { // a Cancel after the lease has ended gives back nothing
 							kept = callers
 						}
 						leaveLease(t, open(t, one, contextTimeout).limiter(t, limits, core.FailClosed(), core.Timeout(patient), core.Lease(lasts)), take, lasts, kept)
@@ -173,7 +174,7 @@ func TestLeaveLease(t *testing.T) {
 }
 
 func leaveLease(t *check.Round, l *limiter, take take, lasts time.Duration, kept int64) {
-	const heat = 40 * 1000 // so that leases are of thousands of units
+	const heat = 40 * 1000 // enough for leases of thousands of units
 	l.env.away(roundTrip)
 	check.Together(40, func(i int) {
 		time.Sleep(time.Duration(i) * lasts / 40)
@@ -182,15 +183,15 @@ func leaveLease(t *check.Round, l *limiter, take take, lasts time.Duration, kept
 		}
 	})
 	check.Together(callers, func(i int) {
-		time.Sleep(time.Duration(i) * lasts / 125) // over four leases
+		time.Sleep(time.Duration(i) * lasts / 125) // the callers come over the duration of four leases
 		visit(t, l, i, take)
 	})
 	l.env.quiet(t)
-	l.is("what is charged is what was admitted", func(r core.Result) bool {
+	l.is("only the admitted units are charged", func(r core.Result) bool {
 		used := r.Limit - r.Remaining
 		return used >= heat && used <= heat+kept
 	})
 	if n := l.leased.Load(); n < 2000 {
-		t.Errorf("%d units were leased: too few to tell", n)
+		t.Errorf("%d units were leased, want at least 2000: too few for this test", n)
 	}
 }

@@ -12,14 +12,14 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/faultproxy"
 )
 
-// crowd is how many callers come at once: far more than may be in flight before others wait for a batch.
+// crowd is how many callers call at once: far more than calls may be in flight before others wait for a batch.
 const crowd = 300
 
-// inFlight is how many calls may be under way before others wait for a batch.
+// inFlight is how many calls may be in flight before others wait for a batch.
 const inFlight = 4
 
-// crowded makes as many calls at once, each for a key of its own, and checks that none waits longer than the timeout,
-// whatever is ahead of it.
+// crowded makes crowd calls at once, each on a key of its own, and checks that none takes longer than the timeout, however
+// many calls are ahead of it.
 func crowded(tb testing.TB, l *core.Limiter, timeout time.Duration, prefix string, answered func(core.Result, error)) {
 	tb.Helper()
 	check.Together(crowd, func(i int) {
@@ -30,7 +30,8 @@ func crowded(tb testing.TB, l *core.Limiter, timeout time.Duration, prefix strin
 	})
 }
 
-// A Cluster that is silent from the start costs no more than the timeout either, though its nodes are not known yet.
+// TestBatchUnknownCluster checks that a decision takes no longer than the timeout if a Cluster is silent from the start,
+// although its nodes are not known yet.
 func TestBatchUnknownCluster(t *testing.T) {
 	t.Parallel()
 	timeout := timeouts[0]
@@ -46,7 +47,7 @@ func TestBatchUnknownCluster(t *testing.T) {
 	for range 3 {
 		crowded(t, l, timeout, "k", func(res core.Result, err error) {
 			if err != nil || res.Source != core.SourceNone {
-				t.Errorf("%+v, %v", res, err)
+				t.Errorf("got %+v, %v; want it admitted without a decision", res, err)
 			}
 		})
 	}

@@ -10,8 +10,9 @@ import (
 	"github.com/redislimit/redislimit/core"
 )
 
-// How long a decision takes under each fault, with the client as go-redis makes it and the default Timeout: 8 callers,
-// each with a call every 2 ms, for 5 s from the moment the fault begins. It prints the table of the docs:
+// BenchmarkDecisionUnderFault measures how long a decision takes under each fault, with a client of go-redis's defaults and
+// the default Timeout. Eight callers make a call every 2 ms, for 5 s from the moment the fault begins. The benchmark prints
+// the table of docs/proofs.md, when it is run by:
 //
 //	go test -run '^$' -bench . -benchtime 1x ./internal/suite/outage
 func BenchmarkDecisionUnderFault(b *testing.B) {
@@ -31,7 +32,7 @@ func BenchmarkDecisionUnderFault(b *testing.B) {
 				var took []time.Duration
 				var running sync.WaitGroup
 				for i := range callers {
-					key := fmt.Sprint("k", i) // not one that all are denied
+					key := fmt.Sprint("k", i) // each call has a key of its own, so that none is denied
 					running.Go(func() {
 						var mine []time.Duration
 						for c, start := 0, time.Now(); time.Since(start) < lasts; c++ {

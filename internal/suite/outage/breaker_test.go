@@ -11,12 +11,12 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/check"
 )
 
-// errBroken is the failure of a client whose switch says so: at once, and so no timeout.
+// errBroken is the error of a client that fails at once, without a timeout.
 var errBroken = errors.New("the client is broken")
 
-// An observer that panics when it hears of an outage ends nothing: not the process, though that is in the background, and not the
-// probes. Other limiters over the client hear of the outage, wait for it once in all, and it is logged once. Nothing of the probes
-// stays in Redis.
+// TestObserverPanics checks that an observer that panics when it receives the event of an outage stops neither the process,
+// although the event comes in the background, nor the probes. Other limiters over the same client are notified of the
+// outage, only one call of all limiters waits for Redis, and the outage is logged once. The probes leave nothing in Redis.
 func TestObserverPanics(t *testing.T) {
 	t.Parallel()
 	check.Rounds(t, timeouts, func(t *check.Round, timeout time.Duration) {
@@ -35,11 +35,11 @@ func TestObserverPanics(t *testing.T) {
 			e.proxy.Silence()
 			before := watch.count(core.EventFallbackOn)
 			slow := 0
-			check.Eventually(t, "the outage is told", func() bool {
+			check.Eventually(t, "the outage is reported", func() bool {
 				for _, each := range []*core.Limiter{l, other} {
 					begun := time.Now()
 					if res, err := each.Allow(t.Context(), "k"); err != nil || res.Source != core.SourceNone {
-						t.Errorf("during the outage: %+v, %v", res, err)
+						t.Errorf("during the outage: got %+v, %v; want it admitted without a decision", res, err)
 					}
 					if time.Since(begun) > timeout/2 {
 						slow++
@@ -47,22 +47,22 @@ func TestObserverPanics(t *testing.T) {
 				}
 				return watch.count(core.EventFallbackOn) > before
 			})
-			if slow < 1 || slow > 1+whileProbed { // some more in a busy process
-				t.Errorf("%d calls waited for Redis, want one", slow)
+			if slow < 1 || slow > 1+whileProbed { // in a busy process some more calls wait
+				t.Errorf("%d calls waited for Redis, want 1 (in a busy process a few more)", slow)
 			}
 			e.proxy.Pass()
 		}
 		awaitRedis(t, l, "k")
-		awaitRedis(t, other, "k") // only what is still used hears of it
+		awaitRedis(t, other, "k") // only a limiter that is still in use is notified
 		if on, off := watch.count(core.EventFallbackOn), watch.count(core.EventFallbackOff); on != 2 || off != 2 {
-			t.Errorf("the other limiter heard of %d outages and %d ends, want 2 of each", on, off)
+			t.Errorf("the other limiter was notified of %d outages and %d ends of one, want 2 of each", on, off)
 		}
 		lines, others := w.logged(), watch.logged()
 		if warn, info := lines[slog.LevelWarn]+others[slog.LevelWarn], lines[slog.LevelInfo]+others[slog.LevelInfo]; warn != 1 || info != 1 {
-			t.Errorf("log lines %v and %v, want a WARN and an INFO: one outage is logged in a minute", lines, others)
+			t.Errorf("the log lines by level are %v and %v, want one WARN and one INFO in all: at most one outage is logged per minute", lines, others)
 		}
 		if lines[slog.LevelError] != 1 || others[slog.LevelError] != 0 {
-			t.Errorf("log lines %v and %v, want an ERROR of the observer that panics", lines, others)
+			t.Errorf("the log lines by level are %v and %v, want one ERROR, about the observer that panics", lines, others)
 		}
 		check.Eventually(t, "the probes have left nothing in Redis", func() bool {
 			keys, err := e.admin.Keys(t.Context(), "*probe*").Result()

@@ -11,8 +11,9 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/check"
 )
 
-// A process all of whose processors are busy notices that Redis is away, too, if later than an idle one: it distrusts a
-// timeout that it may have noticed late, but not for ever. And it does not take a Redis that answers for one that is away.
+// TestBusyProcess checks that a process whose processors are all busy notices that Redis is away, though later than an idle
+// process: it does not trust a timeout that it may have noticed late, but only for a limited time. Nor does it mistake a
+// Redis that answers for one that is away.
 func TestBusyProcess(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
 	const loops, healthy = 8, time.Second
@@ -35,7 +36,7 @@ func TestBusyProcess(t *testing.T) {
 	}
 	defer burning.Wait()
 	defer close(end)
-	// call has callers until that holds, and returns how many calls were slow.
+	// call makes calls until the condition holds, and returns how many it made and how many of them were slow.
 	call := func(until func() bool) (calls, slow int64) {
 		var all, late atomic.Int64
 		check.Together(callers, func(int) {
@@ -54,14 +55,14 @@ func TestBusyProcess(t *testing.T) {
 	}
 	start := time.Now()
 	calls, _ := call(func() bool { return time.Since(start) > healthy })
-	t.Logf("Redis answers: %d calls, %d failed", calls, watch.count(core.EventOutage))
+	t.Logf("while Redis answered: %d calls, %d failed", calls, watch.count(core.EventOutage))
 	watch.wantOutages(t, 0)
 	e.server.Pause()
 	defer e.server.Resume()
 	start = time.Now()
 	calls, slow := call(func() bool { return watch.count(core.EventFallbackOn) > 0 || time.Since(start) > check.Patience })
-	t.Logf("Redis is away: that is known after %v; %d of %d calls were slow until then", time.Since(start), slow, calls)
+	t.Logf("the process knew after %v that Redis was away; %d of %d calls were slow until then", time.Since(start), slow, calls)
 	if on := watch.count(core.EventFallbackOn); on != 1 {
-		t.Errorf("the fallback went on %d times, want once", on)
+		t.Errorf("the fallback went on %d times, want 1", on)
 	}
 }

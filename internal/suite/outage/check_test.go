@@ -17,7 +17,7 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
 
-// Check says in one line what is wrong, and what to do about it.
+// TestCheck checks that Limiter.Check says in one line what is wrong and what to do about it.
 func TestCheck(t *testing.T) {
 	t.Parallel()
 	well := func(o *redis.Options) { o.ContextTimeoutEnabled = true }
@@ -29,8 +29,8 @@ func TestCheck(t *testing.T) {
 	web := server.Listener.Addr().String()
 	type trouble struct {
 		setup setup
-		admin string // commands
-		want  string // in the only line, or "" for none
+		admin string // commands that the admin runs before
+		want  string // as for wantCheck
 	}
 	for name, c := range map[string]trouble{
 		"well":           {setup{options: well}, "PING", ""},
@@ -71,7 +71,8 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestMaxClients has a server that takes no more connections. go-redis loses what the server says of that.
+// TestMaxClients checks that Check and the log name maxclients if the server accepts no more connections, although go-redis
+// drops the server's message about that.
 func TestMaxClients(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
@@ -81,13 +82,14 @@ func TestMaxClients(t *testing.T) {
 	t.Cleanup(func() { _ = rdb.Close() })
 	lim, watch := watched(rdb, "check", core.TokenBucket(core.PerMinute(10)), core.FailClosed())
 	if _, err := lim.Allow(t.Context(), "k"); err == nil || !strings.Contains(err.Error(), "maxclients") {
-		t.Errorf("Allow: %v", err)
+		t.Errorf("Allow: got error %v, want one that names maxclients", err)
 	}
 	wantCheck(t, lim, "!maxclients")
 	check.Eventually(t, "the log names maxclients", func() bool { return strings.Contains(strings.Join(watch.warnings(), "\n"), "maxclients") })
 }
 
-// TestCheckClock has Redis's clock be wrong by what clients notice, and by less than that.
+// TestCheckClock checks that Check reports a wrong clock of Redis if it is wrong by 5 minutes, and not if it is wrong by a
+// second.
 func TestCheckClock(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
@@ -108,7 +110,8 @@ func TestCheckClock(t *testing.T) {
 	}
 }
 
-// TestCheckOfSlowServer has a server that answers later than a decision may take: which rights are missing is found all the same.
+// TestCheckOfSlowServer checks that Check finds missing rights even if the server answers more slowly than a decision may
+// take.
 func TestCheckOfSlowServer(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t, setup{options: func(o *redis.Options) { o.ContextTimeoutEnabled = true }})
@@ -123,6 +126,8 @@ func TestCheckOfSlowServer(t *testing.T) {
 	wantCheck(t, core.MustNew(e.rdb, "check", core.SlidingWindowLog(core.PerMinute(10)), core.Timeout(timeout)), "may not run zcard, which")
 }
 
+// wantCheck checks that Check returns nil if want is "", and otherwise one line that contains want. After the prefix "!"
+// the error must be ErrUnavailable, and without it, it must not be.
 func wantCheck(tb testing.TB, lim *core.Limiter, want string) {
 	tb.Helper()
 	err := lim.Check(tb.Context())
@@ -130,12 +135,14 @@ func wantCheck(tb testing.TB, lim *core.Limiter, want string) {
 	switch {
 	case want == "" && err == nil:
 	case err == nil || want == "" || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n"):
-		tb.Errorf("Check: %v, want one line with %q", err, want)
+		tb.Errorf("Check returned %v, want one line that contains %q", err, want)
 	case errors.Is(err, core.ErrUnavailable) != cannot:
-		tb.Errorf("Check: %v: is ErrUnavailable %v, want %v", err, !cannot, cannot)
+		tb.Errorf("Check returned %v, which is ErrUnavailable: %v, want %v", err, !cannot, cannot)
 	}
 }
 
+// TestCheckServers checks what Check says about a client of the wrong kind for its server, about Tair's proxy, and about a
+// replica that accepts writes.
 func TestCheckServers(t *testing.T) {
 	t.Parallel()
 	addrs := redistest.Cluster(t)
@@ -154,7 +161,7 @@ func TestCheckServers(t *testing.T) {
 		return err != nil && errors.Is(err, core.ErrUnavailable) && strings.Contains(err.Error(), "use redis.NewClusterClient")
 	})
 	if moved < 0 {
-		t.Error("no node of a Cluster behind NewClient is told of")
+		t.Error("for none of the nodes of a Cluster Check returned an error that names redis.NewClusterClient, want one: NewClient is wrong for a Cluster")
 	}
 
 	tair := redis.NewClient(&redis.Options{Addr: redistest.Server(t).Addr, ContextTimeoutEnabled: true})
@@ -176,7 +183,7 @@ func TestCheckServers(t *testing.T) {
 	wantCheck(t, memory, "")
 }
 
-// tairError is what Tair's proxy replies to scripts where its script_check_enable is 1.
+// tairError is the reply of Tair's proxy to scripts if script_check_enable is 1.
 type tairError struct{}
 
 func (tairError) RedisError() {}

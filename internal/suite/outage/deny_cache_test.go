@@ -16,45 +16,46 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/gate"
 )
 
-// patient is a client for tests in which Redis always answers, however late a busy machine is.
+// patient is a client for tests in which Redis always answers, however slow the machine is.
 var patient = setup{options: func(o *redis.Options) {
 	o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = time.Minute, time.Minute, time.Minute, time.Minute
 }}
 
-// denied returns a Limiter behind the proxy, which admits n per period.
+// denied returns a Limiter behind the proxy, which admits the count of the rate per period.
 func denied(e *env, name string, rate core.Rate, options ...core.Option) *core.Limiter {
 	return core.MustNew(e.rdb, name, append(options, core.FixedWindow(rate), core.Timeout(time.Minute))...)
 }
 
-// want makes a call and checks the answer and its source.
+// want makes a call and checks its answer and its source.
 func want(t testing.TB, l *core.Limiter, key string, n int64, allowed bool, source core.Source) core.Result {
 	t.Helper()
 	res, err := l.AllowN(t.Context(), key, n)
 	if err != nil || res.Allowed != allowed || res.Source != source {
-		t.Errorf("%d for %q: %+v, %v; want allowed %v by %v", n, key, res, err, allowed, source)
+		t.Errorf("a cost of %d on key %q: got %+v, %v; want Allowed %v by %v", n, key, res, err, allowed, source)
 	}
 	return res
 }
 
-// promptly repeats a test in which a denial that is remembered is asked for at once, on a machine that stands for so long that
-// it is over.
+// promptly runs a test that needs a remembered denial before it expires. It repeats the test if the machine stood still for
+// so long that the denial had expired.
 func promptly(t *testing.T, f func(t *check.Round)) {
 	check.Rounds(t, slices.Repeat([]time.Duration{time.Second}, 4), func(t *check.Round, _ time.Duration) { f(t) })
 }
 
-// A denied key is denied without asking Redis, for no longer than is true, and for a second at most.
+// TestDenialIsRemembered checks that a denied key is denied without a call to Redis, but only as long as the denial is
+// true, and for a second at most.
 func TestDenialIsRemembered(t *testing.T) {
 	t.Parallel()
-	const period, clocks = 2500 * time.Millisecond, 5 * time.Millisecond // how far apart the process's clock and Redis's may be
+	const period, clocks = 2500 * time.Millisecond, 5 * time.Millisecond // clocks is the largest tolerated difference between the process's clock and Redis's
 	e := newEnv(t, patient)
 	l := denied(e, "denied", core.Per(1, period))
 	first := want(t, l, "k", 1, true, core.SourceRedis)
-	e.proxy.Latency(4 * clocks) // a remembered denial counts from when its call was sent, and not from when the reply came
+	e.proxy.Latency(4 * clocks) // the second of a remembered denial begins when its call is sent, not when the reply arrives
 	end := first.At.Add(first.ResetAfter)
-	var known core.Result        // Redis's last denial
-	var sent, received time.Time // before and after it
-	var took time.Duration       // between these
-	for asked, cached := 0, 0; ; time.Sleep(2 * time.Millisecond) {
+	var known core.Result        // the last denial by Redis
+	var sent, received time.Time // when its call was sent, and when the reply was received
+	var took time.Duration       // the time between sent and received
+	for fromRedis, cached := 0, 0; ; time.Sleep(2 * time.Millisecond) {
 		requests, before := e.proxy.Requests(), time.Now()
 		res, err := l.Allow(t.Context(), "k")
 		after := time.Now()
@@ -62,36 +63,37 @@ func TestDenialIsRemembered(t *testing.T) {
 		case err != nil:
 			t.Fatal(err)
 		case res.Allowed:
-			if res.Source != core.SourceRedis || asked > 2+int(period/time.Second) || cached < 5 {
-				t.Errorf("%+v, after %d denials by Redis and %d that were remembered", res, asked, cached)
+			if res.Source != core.SourceRedis || fromRedis > 2+int(period/time.Second) || cached < 5 {
+				t.Errorf("got %+v after %d denials by Redis and %d remembered ones, want it admitted by Redis after about one denial by Redis a second, and at least 5 remembered ones", res, fromRedis, cached)
 			}
 			return
 		}
 		if over := res.At.Add(res.RetryAfter).Sub(end); over > 10*time.Microsecond || over < -10*time.Millisecond || res.RetryAfter <= 0 {
-			t.Errorf("RetryAfter is off by %v: %+v", over, res)
+			t.Errorf("RetryAfter is wrong by %v: got %+v, want a RetryAfter until the end of the window", over, res)
 		}
 		if res.Source == core.SourceRedis {
 			if age := after.Sub(sent); age < min(known.RetryAfter, time.Second) {
-				t.Errorf("Redis was asked %v after a denial with a RetryAfter of %v", age, known.RetryAfter)
+				t.Errorf("Redis was asked again %v after a denial with a RetryAfter of %v, want the denial remembered until then, for at most a second", age, known.RetryAfter)
 			}
-			if res.RetryAfter > took { // else it fills the gap that the travel of the one before has left
-				asked++
+			if res.RetryAfter > took { // otherwise this call fills the gap that the round trip of the call before has left
+				fromRedis++
 			}
 			known, sent, received, took = res, before, after, after.Sub(before)
 			continue
 		}
 		cached++
 		if n := e.proxy.Requests() - requests; n != 0 || before.Sub(received) > time.Second || before.After(end.Add(clocks)) {
-			t.Errorf("%d commands were sent; the denial is %v old, and the limit is free since %v", n, before.Sub(received), before.Sub(end))
+			t.Errorf("for a remembered denial of %[2]v ago %[1]d commands were sent, %[3]v after the end of the window; want none sent, a denial of at most a second ago, and none after the end", n, before.Sub(received), before.Sub(end))
 		}
 		if age := res.At.Sub(known.At); age < before.Sub(received)-time.Microsecond || age > after.Sub(sent) {
-			t.Errorf("a denial of %v to %v ago says that it is of %v ago", before.Sub(received), after.Sub(sent), age)
+			t.Errorf("a denial that is %v to %v old has an instant %[3]v after Redis's denial, want one in between", before.Sub(received), after.Sub(sent), age)
 		}
 	}
 }
 
-// The cache answers for nothing but what was denied: a call that costs as much, or more, by the same numbers. It would notice one
-// that takes what is only looked at for a denial, and one that answers for what Redis alone knows.
+// TestDenialIsNotStretched checks that the cache answers only calls that are denied for the same reason: calls with the
+// same limits that cost as much as the denied call, or more. The test would notice a cache that mistakes a Peek for a
+// denial, and one that answers a call that only Redis can decide.
 func TestDenialIsNotStretched(t *testing.T) {
 	t.Parallel()
 	promptly(t, func(t *check.Round) {
@@ -106,12 +108,12 @@ func TestDenialIsNotStretched(t *testing.T) {
 		want(t, l, "k", 2, false, core.SourceRedis)
 		want(t, l, "other", 5, true, core.SourceRedis)
 		if res, err := l.Peek(t.Context(), "k"); err != nil || res.Source != core.SourceRedis || !res.Allowed || res.Remaining != 1 {
-			t.Errorf("Peek: %+v, %v", res, err)
+			t.Errorf("Peek: got %+v, %v; want it allowed by Redis with 1 remaining", res, err)
 		}
 		want(t, l, "k", 1, true, core.SourceRedis)
 		for range 2 {
 			if res, err := l.Peek(t.Context(), "k"); err != nil || res.Allowed || res.Source != core.SourceRedis {
-				t.Errorf("Peek: %+v, %v; want it denied by Redis", res, err)
+				t.Errorf("Peek: got %+v, %v; want it denied by Redis", res, err)
 			}
 		}
 		want(t, l, "k", 1, false, core.SourceRedis)
@@ -133,8 +135,9 @@ func TestDenialIsNotStretched(t *testing.T) {
 	})
 }
 
-// Costs above the capacity are denied without asking Redis, whatever they are, and beside denials of the same key that end.
-// It would notice a client that has Redis asked for each of its requests by asking for too much.
+// TestCostsAboveTheCapacityAreRemembered checks that costs above the capacity are denied without a call to Redis, whatever
+// the costs are, and beside denials of the same key that end. The test would notice a client that can cause a call to Redis
+// with each of its requests by asking for too many units.
 func TestCostsAboveTheCapacityAreRemembered(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t, patient)
@@ -149,20 +152,23 @@ func TestCostsAboveTheCapacityAreRemembered(t *testing.T) {
 			for _, n := range []int64{1 << 62, 2000, 1900, 1800, 1700, 1600, 1500, 1000, 51, 50, 12, 11, 2, 1} {
 				res, err := l.AllowN(t.Context(), "k", n)
 				if err != nil || res.Allowed || res.Remaining != 0 || res.Limit != 10 && n <= 50 || (res.RetryAfter == core.Never) != (n > 10) {
-					t.Fatalf("%s: %d: %+v, %v", name, n, res, err)
+					t.Fatalf("%s: a cost of %d: got %+v, %v; want a denial with 0 remaining, forever if the cost exceeds the capacity of 10", name, n, res, err)
 				}
 				calls++
 			}
 		}
-		once := map[string]int{"one": 3, "three": 8}[name] // the costs of 1, 2 and, of three limits, those up to the highest capacity, and all above
-		if asked, most := int(e.proxy.Requests()-requests), once*(2+int(time.Since(start)/time.Second)); asked > most {
-			t.Errorf("%s: Redis was asked %d times for %d decisions, want at most %d", name, asked, calls, most)
+		// once is how many denials the cache keeps apart: the costs of 1 and 2, and all costs above the highest capacity
+		// together. With three limits, there are also the other costs up to the highest capacity.
+		once := map[string]int{"one": 3, "three": 8}[name]
+		if fromRedis, most := int(e.proxy.Requests()-requests), once*(2+int(time.Since(start)/time.Second)); fromRedis > most {
+			t.Errorf("%s: Redis was asked %d times for %d decisions, want at most %d", name, fromRedis, calls, most)
 		}
 	}
 }
 
-// A denial of a cost above the capacity is the same as one by Redis itself: after a Reset and a Cancel, and of several limits. Only
-// what was charged since then it does not know. It would notice an answer of costs that are judged otherwise.
+// TestCostsAboveTheCapacityAreAsInRedis checks that a remembered denial of a cost above the capacity equals a denial by
+// Redis itself: after a Reset and a Cancel, and with several limits. The remembered denial may only lack units that were
+// charged since. The test would notice a cache that answers for costs to which Redis would give another denial.
 func TestCostsAboveTheCapacityAreAsInRedis(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t, patient)
@@ -170,7 +176,7 @@ func TestCostsAboveTheCapacityAreAsInRedis(t *testing.T) {
 	for name, limits := range map[string][]core.Option{
 		"one":   {core.SlidingWindowLog(core.PerHour(10))},
 		"three": {core.FixedWindow(core.PerHour(10)), core.SlidingWindowCounter(core.PerDay(50)), core.SlidingWindowLog(core.PerHour(100))},
-		"tiny":  {core.FixedWindow(core.PerHour(10)), core.SlidingWindowLog(core.PerHour(100))}, // all denials have the same slot
+		"tiny":  {core.FixedWindow(core.PerHour(10)), core.SlidingWindowLog(core.PerHour(100))}, // the cache has room for one denial
 	} {
 		size := 10_000
 		if name == "tiny" {
@@ -178,10 +184,10 @@ func TestCostsAboveTheCapacityAreAsInRedis(t *testing.T) {
 		}
 		limits = append(limits, core.Timeout(time.Minute))
 		cached := core.MustNew(e.rdb, "as-redis-"+name, append(limits, core.DenyCache(size))...)
-		asked := core.MustNew(e.rdb, "as-redis-"+name, append(limits, core.DenyCache(0))...)
+		uncached := core.MustNew(e.rdb, "as-redis-"+name, append(limits, core.DenyCache(0))...)
 		repeated := 0
 		var charged *core.Permit
-		since := map[string]bool{} // keys that were charged since they were forgotten
+		since := map[string]bool{} // the keys that were charged since their last Reset or Cancel
 		for range 400 {
 			key := fmt.Sprint("k", random.IntN(3))
 			switch random.IntN(20) {
@@ -199,7 +205,7 @@ func TestCostsAboveTheCapacityAreAsInRedis(t *testing.T) {
 			}
 			n := 11 + random.Int64N(120)
 			got, err := cached.AllowN(t.Context(), key, n)
-			truth, errTruth := asked.AllowN(t.Context(), key, n)
+			truth, errTruth := uncached.AllowN(t.Context(), key, n)
 			if err != nil || errTruth != nil {
 				t.Fatal(err, errTruth)
 			}
@@ -207,41 +213,42 @@ func TestCostsAboveTheCapacityAreAsInRedis(t *testing.T) {
 				repeated++
 			}
 			if !alike(got, truth, since[key]) || got.RetryAfter != core.Never {
-				t.Fatalf("%s: %d for %s: %+v, Redis says %+v", name, n, key, got, truth)
+				t.Fatalf("%s: a cost of %d on key %s: got %+v, want %+v as by Redis", name, n, key, got, truth)
 			}
 			all := slices.Collect(truth.All())
 			for i, each := range slices.Collect(got.All()) {
 				if n > each.Limit && !alike(each, all[i], since[key]) {
-					t.Fatalf("%s: %d for %s: limit %d: %+v, Redis says %+v", name, n, key, i, each, all[i])
+					t.Fatalf("%s: a cost of %d on key %s, limit %d: got %+v, want %+v as by Redis", name, n, key, i, each, all[i])
 				}
 			}
 		}
 		if repeated < 100 && size > 1 || repeated == 0 {
-			t.Errorf("%s: only %d of 400 were remembered", name, repeated)
+			t.Errorf("%s: %d of 400 decisions were remembered denials, want at least 100 (with room for one denial: 1)", name, repeated)
 		}
 	}
 }
 
-// alike reports whether two denials say the same, apart from the time between them and the units charged in
-// that time.
+// alike reports whether two denials say the same, apart from the time between them and, if the key was charged, from the
+// units charged in that time.
 func alike(a, b core.Result, charged bool) bool {
 	return a.Allowed == b.Allowed && a.LimitName == b.LimitName && a.Limit == b.Limit && a.RetryAfter == b.RetryAfter &&
 		(charged || a.Remaining == b.Remaining && (a.ResetAfter-b.ResetAfter).Abs() < maxStaleness)
 }
 
-// maxStaleness is for how long the cache repeats a denial, and some time for the call.
+// maxStaleness is the longest time between a denial and its repetition by the cache: a second, and the slack of a call.
 const maxStaleness = time.Second + slack
 
+// acquire takes one unit, which Redis must admit.
 func acquire(t testing.TB, l *core.Limiter, key string) *core.Permit {
 	t.Helper()
 	r, err := l.Acquire(t.Context(), key, 1)
 	if err != nil || !r.Allowed || r.Source != core.SourceRedis {
-		t.Fatalf("%+v, %v; want it admitted by Redis", r, err)
+		t.Fatalf("Acquire: got %+v, %v; want it admitted by Redis", r, err)
 	}
 	return r
 }
 
-// giveBack resets a key, or takes back its charge.
+// giveBack resets the key if the key is "Reset"; otherwise it cancels the charges.
 func giveBack(t testing.TB, l *core.Limiter, key string, charged ...*core.Permit) {
 	t.Helper()
 	if key == "Reset" {
@@ -253,8 +260,8 @@ func giveBack(t testing.TB, l *core.Limiter, key string, charged ...*core.Permit
 	}
 }
 
-// Of several limits each one's part of a remembered denial is as old as the whole. It would notice an All whose instants
-// and durations stand still while those of the Result go on.
+// TestDenialOfSeveralLimits checks that in a remembered denial of several limits the Result of each limit has the same age
+// as the whole. The test would notice a Result whose All returns instants and durations that stand still.
 func TestDenialOfSeveralLimits(t *testing.T) {
 	t.Parallel()
 	promptly(t, func(t *check.Round) {
@@ -267,26 +274,27 @@ func TestDenialOfSeveralLimits(t *testing.T) {
 		res := want(t, l, "k", 1, false, core.SourceDenyCache)
 		age := res.At.Sub(first.At)
 		if age < later || first.RetryAfter-res.RetryAfter != age {
-			t.Errorf("a denial of %v ago: %+v", age, res)
+			t.Errorf("a denial repeated %v later: got %+v, want an At and a RetryAfter that moved on by this time, at least 20ms", age, res)
 		}
 		before, now := slices.Collect(first.All()), slices.Collect(res.All())
 		if len(before) != 3 || len(now) != 3 {
-			t.Fatalf("%d and %d limits, want 3", len(before), len(now))
+			t.Fatalf("got the Results of %d limits and, repeated, of %d; want 3 each", len(before), len(now))
 		}
 		for i, was := range before {
 			each := now[i]
 			if each.LimitName != was.LimitName || each.Allowed != was.Allowed || each.Remaining != was.Remaining || each.Source != core.SourceDenyCache {
-				t.Errorf("%+v, which was %+v", each, was)
+				t.Errorf("the repeated Result of a limit is %+v, want %+v from the deny cache", each, was)
 			}
 			if each.At.Sub(was.At) != age || was.ResetAfter-each.ResetAfter != age || !each.Allowed && was.RetryAfter-each.RetryAfter != age {
-				t.Errorf("%v after the decision: %+v, which was %+v", age, each, was)
+				t.Errorf("%v after the decision the Result of a limit is %+v, want the times of %+v moved on by this time", age, each, was)
 			}
 		}
 	})
 }
 
-// A denial that is on its way while its key is reset or given back is not remembered: it is of the time before. It would
-// notice a key that is denied for up to a second after a Reset of its own process.
+// TestDenialOnItsWayIsForgotten checks that a denial is not remembered if its key is reset or given back while the reply is
+// on its way, because the denial belongs to the time before. The test would notice a key that is denied for up to a second
+// after a Reset by its own process.
 func TestDenialOnItsWayIsForgotten(t *testing.T) {
 	t.Parallel()
 	for _, how := range []string{"Reset", "Cancel"} {
@@ -295,7 +303,7 @@ func TestDenialOnItsWayIsForgotten(t *testing.T) {
 			var g gate.Gate
 			e.rdb.AddHook(&g)
 			l := denied(e, "late", core.PerHour(1))
-			giveBack(t, l, "Cancel", acquire(t, l, "other")) // Redis has its script then
+			giveBack(t, l, "Cancel", acquire(t, l, "other")) // now Redis knows the script
 			charged := acquire(t, l, how)
 			g.HoldReplies(t)
 			answer := make(chan core.Result, 1)
@@ -304,48 +312,49 @@ func TestDenialOnItsWayIsForgotten(t *testing.T) {
 				check.OK(t, err)
 				answer <- res
 			}()
-			g.Await(t, 1) // Redis has denied it
+			g.Await(t, 1) // Redis has denied the call, and its reply is held back
 			forgotten := make(chan struct{})
 			go func() {
 				defer close(forgotten)
 				giveBack(t, l, how, charged)
 			}()
-			g.Await(t, 1) // it is a script, too
+			g.Await(t, 1) // the Reset or Cancel is a script, too
 			g.ReleaseLast(t)
 			check.Receive(t, how, forgotten)
 			g.Open()
 			if res := check.Receive(t, "the denied call returns", answer); res.Allowed || res.Source != core.SourceRedis {
-				t.Errorf("the call before: %+v, want it denied by Redis", res)
+				t.Errorf("the call before: got %+v, want it denied by Redis", res)
 			}
 			want(t, l, how, 1, true, core.SourceRedis)
 		})
 	}
 }
 
-// A caller that has 50,000 keys denied once each evicts none that is denied again and again, and locks out no newcomer.
+// TestDenialIsNotFloodedAway checks that a caller whose 50,000 keys are denied once each does not evict a denial that is
+// used again and again, and does not lock out new keys.
 func TestDenialIsNotFloodedAway(t *testing.T) {
 	t.Parallel()
 	const flood, between = 50_000, 250
-	// Each of 50,000 calls is decided by Redis, so a busy machine has long for each.
+	// Redis decides each of the 50,000 calls, so a busy machine gets a long timeout for each.
 	e := newEnv(t, patient)
 	l := core.MustNew(e.rdb, "flood", core.FixedWindow(core.PerHour(1)), core.DenyCache(1000), core.Timeout(time.Minute))
 	want(t, l, "victim", 1, true, core.SourceRedis)
-	// The attacker's keys, used up before: copies of one that is.
+	// The attacker's keys are copies of a key that is used up.
 	copies := `local key = redis.call('KEYS', 'rl:flood:*')[1]
 		local value, ttl = redis.call('DUMP', key), redis.call('PTTL', key)
 		for i = 1, ARGV[1] do redis.call('RESTORE', (string.gsub(key, 'victim', 'attacker:' .. i)), ttl, value) end`
 	if err := e.admin.Eval(t.Context(), copies, nil, flood).Err(); err != nil && err.Error() != "redis: nil" {
 		t.Fatal(err)
 	}
-	start, asked := time.Now(), 0
+	start, fromRedis := time.Now(), 0
 	for i := 0; i < flood; i += between {
 		for range 2 {
 			res, err := l.Allow(t.Context(), "victim")
 			if err != nil || res.Allowed {
-				t.Fatalf("the denied key: %+v, %v", res, err)
+				t.Fatalf("the denied key: got %+v, %v; want a denial", res, err)
 			}
 			if res.Source == core.SourceRedis {
-				asked++
+				fromRedis++
 			}
 		}
 		want(t, l, fmt.Sprint("newcomer:", i), 1, true, core.SourceRedis)
@@ -358,7 +367,7 @@ func TestDenialIsNotFloodedAway(t *testing.T) {
 		concurrently(attackers, func() bool {
 			for j := range each {
 				if res, err := l.Allow(t.Context(), fmt.Sprint("attacker:", j)); err != nil || res.Allowed {
-					wrong <- fmt.Sprintf("attacker %d was not denied: %+v, %v", j, res, err)
+					wrong <- fmt.Sprintf("key %d of the attacker: got %+v, %v; want a denial", j, res, err)
 					return false
 				}
 			}
@@ -368,15 +377,14 @@ func TestDenialIsNotFloodedAway(t *testing.T) {
 			t.Fatal(<-wrong)
 		}
 	}
-	// It is asked for once a second, as the cache must, however many others came.
-	if most := 2 + int(time.Since(start)/time.Second); asked > most {
-		t.Errorf("the denied key was asked for %d times in %v, want at most %d", asked, time.Since(start), most)
+	// However many other keys came, the cache asks Redis about the denied key only once a second.
+	if most := 2 + int(time.Since(start)/time.Second); fromRedis > most {
+		t.Errorf("Redis decided on the denied key %d times in %v, want at most %d", fromRedis, time.Since(start), most)
 	}
 }
 
-// TestBansAreSeen makes one process ban or block a key: another process notices within a second, or within
-// the duration of its lease. Its remembered denial says that there is a ban, and never prevents Redis from
-// seeing a denial that would ban.
+// TestBansAreSeen bans or blocks a key in one process: another process notices within a second, or within the duration of
+// its lease. A remembered denial says that there is a ban, and never keeps a denial from Redis that would ban.
 func TestBansAreSeen(t *testing.T) {
 	t.Parallel()
 	ctx, e := t.Context(), newEnv(t, patient)
@@ -389,13 +397,13 @@ func TestBansAreSeen(t *testing.T) {
 			before := time.Now()
 			res, err := l.Allow(ctx, "k")
 			if err != nil || res.Banned && (res.Allowed || res.RetryAfter > time.Hour || res.RetryAfter < 50*time.Minute) {
-				t.Fatalf("%+v, %v", res, err)
+				t.Fatalf("got %+v, %v; want no error, and a ban only as a denial for 50 to 60 minutes", res, err)
 			}
 			switch {
 			case res.Banned == banned:
 				return
 			case before.Sub(begun) > d+slack/10:
-				t.Fatalf("%v later %+v, want banned %v", before.Sub(begun), res, banned)
+				t.Fatalf("after %v: got %+v, want Banned %v", before.Sub(begun), res, banned)
 			}
 		}
 	}
@@ -404,13 +412,13 @@ func TestBansAreSeen(t *testing.T) {
 		for range 200 {
 			res, err := l.Allow(ctx, "k")
 			if err != nil || !res.Allowed {
-				t.Fatalf("%+v, %v", res, err)
+				t.Fatalf("got %+v, %v; want it admitted", res, err)
 			}
 			if res.Source == core.SourceLease {
 				return
 			}
 		}
-		t.Error("nothing was leased")
+		t.Error("none of 200 calls was decided by a lease, want one")
 	}
 	lease(two)
 	check.OK(t, one.Block(ctx, "k", time.Hour))
@@ -418,8 +426,8 @@ func TestBansAreSeen(t *testing.T) {
 	within(300*time.Millisecond, two, true)
 	promptly(t, func(t *check.Round) {
 		if res, err := two.Allow(ctx, "k"); err != nil || !res.Banned || res.Source != core.SourceDenyCache {
-			_, _ = two.Allow(ctx, "k") // that is remembered now
-			t.Errorf("%+v, %v", res, err)
+			_, _ = two.Allow(ctx, "k") // this denial is remembered for the next round
+			t.Errorf("got %+v, %v; want the ban, from the deny cache", res, err)
 		}
 	})
 	check.OK(t, one.Unblock(ctx, "k"))
@@ -428,7 +436,7 @@ func TestBansAreSeen(t *testing.T) {
 	lease(two)
 	check.OK(t, two.Block(ctx, "k", time.Hour))
 	if res, err := two.Allow(ctx, "k"); err != nil || !res.Banned {
-		t.Errorf("the process that has blocked goes on: %+v, %v", res, err)
+		t.Errorf("in the process that blocked the key: got %+v, %v; want the ban", res, err)
 	}
 
 	few := denied(e, "few", core.PerHour(1), core.Ban(time.Hour))
@@ -437,9 +445,9 @@ func TestBansAreSeen(t *testing.T) {
 	brief, cancel := context.WithTimeout(ctx, slack)
 	defer cancel()
 	if _, err := few.Wait(brief, "k"); !errors.Is(err, context.DeadlineExceeded) {
-		t.Error(err)
+		t.Errorf("Wait: got error %v, want context.DeadlineExceeded", err)
 	}
 	if res := want(t, few, "k", 1, false, core.SourceRedis); !res.Banned {
-		t.Errorf("the denial of who waits was repeated: %+v", res)
+		t.Errorf("after the denial of a Wait: got %+v, want a ban by Redis", res)
 	}
 }

@@ -1,3 +1,3 @@
-// Package outage proves what a Limiter does while Redis is slow, gone or lying: real servers, real clients, and faults
-// between them. It holds tests only.
+// Package outage tests what a Limiter does while Redis is slow, unavailable or wrong, with real servers, real clients, and
+// faults between them. It has tests only.
 package outage

@@ -14,39 +14,39 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
 
-const limit = 20 // per hour, of every Limiter here: no window ends during a test
+const limit = 20 // of most Limiters of this package, per hour: no window ends during a test
 
-// timeouts are the Timeouts of the Limiters in each round: the first is far above a healthy answer, also
-// under the race detector, and a machine that is too slow for it gets the next.
+// timeouts are the Timeouts of the Limiters in each round. The first is far above the time of a healthy answer, even under
+// the race detector. If the machine is too slow for a Timeout, the next round has a longer one.
 var timeouts = []time.Duration{
 	250 * time.Millisecond, 500 * time.Millisecond, time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second,
 }
 
-// tooBusy is by how much a machine is late on which nothing can be said about a process that is not busy.
+// tooBusy is the lateness of the machine beyond which nothing can be said about a process that is not busy.
 const tooBusy = 20 * time.Millisecond
 
-// env is one server with a proxy before it. The client goes through the proxy; admin goes past it, as a user that no
-// fault locks out.
+// env is one server with a proxy in front of it. The client goes through the proxy. The admin bypasses the proxy, as a user
+// whom no fault locks out.
 type env struct {
 	server *redistest.Instance
 	proxy  *faultproxy.Proxy
 	rdb    *redis.Client
-	dial   redis.Options // of rdb, and of clients beside it
+	dial   redis.Options // the options of rdb and of further clients
 	admin  *redis.Client
-	tls    *terminator // where the fault has one
-	ended  chan error  // the end of what the fault has started
+	tls    *terminator // nil without TLS
+	ended  chan error  // receives when the command or server that the fault started has ended
 
-	timeout time.Duration // of the Limiters, where the fault depends on it
+	timeout time.Duration // the Timeout of the Limiters, on which some faults depend
 }
 
-// setup holds what the environments of a test differ in.
+// setup holds the parts in which the environments of tests differ.
 type setup struct {
-	config  []string // of the server
+	config  []string // arguments of the server
 	options func(*redis.Options)
 	tls     bool
 }
 
-// withContextTimeout is a client that ends a call with its context, or go-redis's default, which does not.
+// withContextTimeout returns a setup whose client ends a call with its context, or the default of go-redis, which does not.
 func withContextTimeout(enabled bool) setup {
 	return setup{options: func(o *redis.Options) { o.ContextTimeoutEnabled = enabled }}
 }
@@ -81,8 +81,8 @@ func newEnv(tb testing.TB, s setup) *env {
 	return e
 }
 
-// client returns another client like e.rdb. Limiters over one client share the state of its server;
-// Limiters over two clients find out separately.
+// client returns another client like e.rdb. Limiters over one client share the state of its server. Limiters over two
+// clients each find out on their own that the server is away.
 func (e *env) client(tb testing.TB) *redis.Client {
 	tb.Helper()
 	o := e.dial
@@ -91,13 +91,13 @@ func (e *env) client(tb testing.TB) *redis.Client {
 	return rdb
 }
 
-// used returns what Redis has stored as charged to key, as a Limiter beside the proxy reads it.
+// used returns how many units Redis has stored as charged to key, as a Limiter that bypasses the proxy reads it.
 func (e *env) used(tb testing.TB, name, key string) int64 {
 	tb.Helper()
 	auditor := core.MustNew(e.admin, name, core.FixedWindow(core.PerHour(limit)), core.FailClosed(), core.Timeout(time.Minute))
 	res, err := auditor.Peek(tb.Context(), key)
 	if err != nil {
-		tb.Fatalf("the auditor: %v", err)
+		tb.Fatalf("reading what Redis has charged: %v", err)
 	}
 	return limit - res.Remaining
 }
@@ -108,8 +108,8 @@ func expiring(tb testing.TB, rdb redis.Cmdable) int {
 	keys, err := rdb.Keys(tb.Context(), "rl:*").Result()
 	check.OK(tb, err)
 	for _, key := range keys {
-		if ttl, err := rdb.PTTL(tb.Context(), key).Result(); err != nil || ttl <= 0 && ttl != -2 { // -2: it has just expired
-			tb.Errorf("%s has a TTL of %v, %v", key, ttl, err)
+		if ttl, err := rdb.PTTL(tb.Context(), key).Result(); err != nil || ttl <= 0 && ttl != -2 { // -2: the key has just expired
+			tb.Errorf("key %s has a TTL of %v, %v; want one above 0", key, ttl, err)
 		}
 	}
 	return len(keys)
@@ -128,19 +128,19 @@ func (e *env) do(tb testing.TB, command string) {
 	}
 }
 
-// limiter returns a Limiter over rdb, of one fixed window, and what watches it.
+// limiter returns a Limiter over rdb with one fixed window, and its watcher.
 func limiter(rdb core.Client, name string, options ...core.Option) (*core.Limiter, *watcher) {
 	return watched(rdb, name, append([]core.Option{core.FixedWindow(core.PerHour(limit))}, options...)...)
 }
 
-// watched returns a Limiter over rdb, and what watches it.
+// watched returns a Limiter over rdb, and its watcher.
 func watched(rdb core.Client, name string, options ...core.Option) (*core.Limiter, *watcher) {
 	w := newWatcher()
 	w.limiter = core.MustNew(rdb, name, append(w.options(), options...)...)
 	return w.limiter, w
 }
 
-// back waits until Redis decides again. It peeks: that charges nothing.
+// awaitRedis waits until Redis decides again. It uses Peek, which charges nothing.
 func awaitRedis(tb testing.TB, l *core.Limiter, key string) {
 	tb.Helper()
 	var res core.Result
@@ -149,6 +149,6 @@ func awaitRedis(tb testing.TB, l *core.Limiter, key string) {
 		res, err = l.Peek(tb.Context(), key)
 		return err == nil && res.Source == core.SourceRedis
 	}) {
-		tb.Logf("the last answer: %+v, %v", res, err)
+		tb.Logf("the last answer was %+v, %v", res, err)
 	}
 }

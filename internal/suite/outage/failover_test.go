@@ -12,20 +12,20 @@ import (
 )
 
 const (
-	perMode       = 16   // callers: 64 in all
-	failoverTo    = 1000 // per hour: reached after the switch, not before it
-	beforeSwitch  = 50   // admitted by then
+	perMode       = 16   // callers of each mode: 64 in all
+	failoverTo    = 1000 // the limit per hour: reached after the failover, not before it
+	beforeSwitch  = 50   // how many calls are admitted before the failover
 	failoverLimit = 90 * time.Second
 
-	slowly  = 20 * time.Millisecond // the pause of a caller during a failover: it must leave the servers some of the machine
-	quickly = time.Millisecond      // and once the new master is to reach its limit
+	slowly  = 20 * time.Millisecond // the pause between the calls of a caller during the failover: the servers need a part of the machine, too
+	quickly = time.Millisecond      // the pause once the new master has to reach its limit
 )
 
 // failoverTimeouts are the Timeouts of the Limiters in each round.
 var failoverTimeouts = timeouts[2:]
 
-// under loads rdb in every mode while change happens, and checks what the calls returned. A replica may lack what the
-// master charged last: Redis replicates after it has answered.
+// under makes calls over rdb in every mode while change happens, and checks what the calls returned. The new master may
+// lack the latest charges of the old one, because Redis replicates after it has answered.
 func under(t *check.Round, rdb core.Client, key string, timeout time.Duration, change func()) {
 	end := make(chan struct{})
 	var callers sync.WaitGroup
@@ -48,7 +48,7 @@ func under(t *check.Round, rdb core.Client, key string, timeout time.Duration, c
 	}
 	start := time.Now()
 	change()
-	t.Logf("switched after %v", time.Since(start))
+	t.Logf("another master after %v", time.Since(start))
 	for _, l := range loads {
 		awaitRedis(t, l.limiter, key)
 	}
@@ -63,14 +63,15 @@ func under(t *check.Round, rdb core.Client, key string, timeout time.Duration, c
 	}
 	stop()
 	for _, l := range loads {
-		awaitRedis(t, l.limiter, key) // a breaker that opened during the last calls closes
+		awaitRedis(t, l.limiter, key) // waits until a breaker that opened during the last calls has closed
 		l.check(t, failoverTo)
 		if on, off := l.watch.count(core.EventFallbackOn), l.watch.count(core.EventFallbackOff); on != off || on < 1 {
-			t.Errorf("%s: the fallback went on %d times and off %d times", l.name, on, off)
+			t.Errorf("%s: the fallback went on %d times and off %d times, want the same number of times, at least 1", l.name, on, off)
 		}
 	}
 }
 
+// TestSentinelFailover stops the master of a Sentinel group under load.
 func TestSentinelFailover(t *testing.T) {
 	t.Parallel()
 	check.Rounds(t, failoverTimeouts, func(t *check.Round, timeout time.Duration) {
@@ -82,11 +83,12 @@ func TestSentinelFailover(t *testing.T) {
 			check.Within(t, failoverLimit, "another master", func() bool { return g.Master() != master })
 		})
 		if expiring(t, g.Master().Client(t)) == 0 {
-			t.Error("no keys")
+			t.Error("the new master has no keys, want some")
 		}
 	})
 }
 
+// TestClusterFailover stops a master of a Cluster under load.
 func TestClusterFailover(t *testing.T) {
 	t.Parallel()
 	check.Rounds(t, failoverTimeouts, func(t *check.Round, timeout time.Duration) {
@@ -99,7 +101,7 @@ func TestClusterFailover(t *testing.T) {
 			check.Within(t, failoverLimit, "another owner", func() bool { return c.Owner(key) != owner })
 		})
 		if expiring(t, c.Owner(key).Client(t)) == 0 {
-			t.Error("no keys")
+			t.Error("the new master has no keys, want some")
 		}
 	})
 }

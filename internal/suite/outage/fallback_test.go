@@ -12,7 +12,7 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/limits"
 )
 
-// brokenClient is a Redis that is away from the start.
+// brokenClient is a client whose Redis is away from the start.
 type brokenClient struct{}
 
 // Process fails at once.
@@ -21,14 +21,14 @@ func (brokenClient) Process(_ context.Context, cmd redis.Cmder) error {
 	return errBroken
 }
 
-// admittedLocally returns how many calls the fallback admits.
+// admittedLocally returns how many calls the fallback admits until it denies one.
 func admittedLocally(t *testing.T, l *core.Limiter) int64 {
 	t.Helper()
 	var n int64
 	for {
 		r, err := l.Acquire(t.Context(), "k", 1)
 		if err != nil || r.Source != core.SourceFallback {
-			t.Fatalf("%+v, %v; want a decision of the fallback", r, err)
+			t.Fatalf("Acquire: got %+v, %v; want a decision by the fallback", r, err)
 		}
 		if !r.Allowed {
 			return n
@@ -37,8 +37,8 @@ func admittedLocally(t *testing.T, l *core.Limiter) int64 {
 	}
 }
 
-// Each of n processes enforces 1/n of the limit: of the burst of a bucket as well as of the count of a
-// window. It would notice processes that together admit n times the burst.
+// TestPartOfEachProcess checks that each of n processes enforces 1/n of the limit: of the burst of a bucket and of the
+// count of a window. The test would notice processes that together admit n times the burst.
 func TestPartOfEachProcess(t *testing.T) {
 	t.Parallel()
 	perHour := core.PerHour(40)
@@ -64,34 +64,34 @@ func TestPartOfEachProcess(t *testing.T) {
 	for name, c := range cases {
 		l, _ := watched(brokenClient{}, "part", append(c.limits, core.FailLocal(), core.Processes(c.processes))...)
 		if n := admittedLocally(t, l); n != c.want {
-			t.Errorf("%s: a process of %d admits %d by itself, want %d", name, c.processes, n, c.want)
+			t.Errorf("%[1]s: one of %[2]d processes admits %[3]d calls during an outage, want %[4]d", name, c.processes, n, c.want)
 		}
 	}
 }
 
-// Reset in an outage cannot reach Redis, and says so. It forgets what this process has counted. It would
-// notice a Reset that leaves a key denied until the outage is over.
+// TestResetInOutage checks that Reset returns ErrUnavailable during an outage, because it cannot reach Redis, but deletes
+// the counts of this process. The test would notice a Reset that leaves a key denied until the outage is over.
 func TestResetInOutage(t *testing.T) {
 	t.Parallel()
 	l, _ := limiter(brokenClient{}, "reset", core.FailLocal())
 	for range 2 {
 		if n := admittedLocally(t, l); n != limit {
-			t.Errorf("the process admits %d by itself, want %d", n, limit)
+			t.Errorf("the process admits %d calls during the outage, want %d", n, limit)
 		}
 		if err := l.Reset(t.Context(), "other"); !errors.Is(err, core.ErrUnavailable) {
-			t.Errorf("Reset of another key: %v, want ErrUnavailable", err)
+			t.Errorf("Reset of another key: got error %v, want ErrUnavailable", err)
 		}
 		if res, err := l.Allow(t.Context(), "k"); err != nil || res.Allowed {
-			t.Errorf("after that: %+v, %v; want it denied", res, err)
+			t.Errorf("after a Reset of another key: got %+v, %v; want a denial", res, err)
 		}
 		if err := l.Reset(t.Context(), "k"); !errors.Is(err, core.ErrUnavailable) {
-			t.Errorf("Reset: %v, want ErrUnavailable", err)
+			t.Errorf("Reset: got error %v, want ErrUnavailable", err)
 		}
 	}
 }
 
-// A process bans without Redis during an outage: by the limits that it enforces alone, and by hand. It
-// would notice a ban for a cost that is above its share of a limit, and a Block that is lost in an outage.
+// TestBansInOutage checks that a process bans without Redis during an outage: by the limits that it enforces alone, and by
+// hand. The test would notice a ban for a cost above the process's share of a limit, and a Block that is lost in an outage.
 func TestBansInOutage(t *testing.T) {
 	t.Parallel()
 	l, _ := watched(brokenClient{}, "bans", core.FixedWindow(core.PerMinute(40)), core.FailLocal(), core.Processes(4), core.Ban(time.Hour))
@@ -99,20 +99,20 @@ func TestBansInOutage(t *testing.T) {
 		t.Helper()
 		res, err := l.AllowN(t.Context(), "k", n)
 		if err != nil || res.Allowed || res.Banned != banned || res.Source != core.SourceFallback {
-			t.Errorf("%d: %+v, %v; want a denial, banned %v", n, res, err, banned)
+			t.Errorf("a cost of %d: got %+v, %v; want a denial by the fallback with Banned %v", n, res, err, banned)
 		}
 	}
 	denied(11, false)
 	if n := admittedLocally(t, l); n != 10 {
-		t.Errorf("the process admits %d by itself, want 10", n)
+		t.Errorf("the process admits %d calls during the outage, want 10", n)
 	}
 	denied(1, true)
 	if err := l.Unblock(t.Context(), "k"); !errors.Is(err, core.ErrUnavailable) {
-		t.Errorf("Unblock: %v, want ErrUnavailable", err)
+		t.Errorf("Unblock: got error %v, want ErrUnavailable", err)
 	}
 	denied(11, false)
 	if err := l.Block(t.Context(), "k", time.Minute); !errors.Is(err, core.ErrUnavailable) {
-		t.Errorf("Block: %v, want ErrUnavailable", err)
+		t.Errorf("Block: got error %v, want ErrUnavailable", err)
 	}
 	denied(11, true)
 }

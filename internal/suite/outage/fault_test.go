@@ -9,19 +9,19 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/check"
 )
 
-// fault is one way in which Redis fails. Between on and off no decision can come from it.
+// fault is one way in which Redis fails. Between on and off, Redis cannot make a decision.
 type fault struct {
 	name   string
 	setup  setup
 	on     func(testing.TB, *env)
 	off    func(testing.TB, *env)
-	silent bool // nothing answers: each call that is made costs a timeout
-	mayRun bool // the script may have run though its reply is lost
+	silent bool // nothing answers, so each call to Redis takes a whole timeout
+	mayRun bool // the script may have run although its reply is lost
 }
 
 func pass(_ testing.TB, e *env) { e.proxy.Pass() }
 
-// command is a fault that an administrator's command makes, and another one ends.
+// command returns the functions of a fault that one command of an administrator begins and another ends.
 func command(on, off string) (start, end func(testing.TB, *env)) {
 	return func(tb testing.TB, e *env) {
 			tb.Helper()
@@ -45,7 +45,7 @@ func faults() []fault {
 	ran := func(f fault) fault { f.mayRun = true; return f }
 	return []fault{
 		{
-			name: "paused", silent: true, mayRun: true, // commands that were sent are run when the server wakes up
+			name: "paused", silent: true, mayRun: true, // the server runs the commands it was sent when it resumes
 			on:  func(_ testing.TB, e *env) { e.server.Pause() },
 			off: func(_ testing.TB, e *env) { e.server.Resume() },
 		},
@@ -63,7 +63,7 @@ func faults() []fault {
 	}
 }
 
-// busy is another client's script that does not end. Redis says so after busy-reply-threshold.
+// busy is a fault in which the script of another client does not end. Redis replies BUSY after busy-reply-threshold.
 func busy() fault {
 	f := fault{name: "busy script", setup: setup{config: []string{"--lua-time-limit", "10"}}}
 	f.on = func(tb testing.TB, e *env) {
@@ -72,13 +72,13 @@ func busy() fault {
 	}
 	f.off = func(tb testing.TB, e *env) {
 		e.do(tb, "SCRIPT KILL")
-		<-e.ended // ends with an error: it was killed
+		<-e.ended // the script ends with an error, because it was killed
 	}
 	return f
 }
 
-// loading is a server that starts with a dump, and is slow at reading it until the fault ends: Redis's own settings for
-// tests.
+// loading is a fault in which the server starts with a dump and loads it slowly, by settings that Redis has for its own
+// tests, until the fault ends.
 func loading() fault {
 	f := fault{name: "loading", setup: setup{config: []string{"--key-load-delay", "20000", "--loading-process-events-interval-bytes", "1024"}}}
 	f.on = func(tb testing.TB, e *env) {
@@ -94,7 +94,7 @@ func loading() fault {
 		e.server.Stop()
 		go func() {
 			defer func() { e.ended <- nil }()
-			e.server.Start(tb) // returns when the dump is read
+			e.server.Start(tb) // returns when the server has loaded the dump
 		}()
 		check.Eventually(tb, "the server is loading", func() bool { return redis.HasErrorPrefix(e.admin.Ping(tb.Context()).Err(), "LOADING") })
 	}
@@ -106,29 +106,32 @@ func loading() fault {
 	return f
 }
 
+// wrongPassword is a fault in which the password of the client's user is changed.
 func wrongPassword() fault {
 	f := fault{name: "wrong password", setup: setup{options: func(o *redis.Options) { o.Password = "once right" }}}
 	f.on = func(tb testing.TB, e *env) {
 		e.do(tb, "ACL SETUSER default resetpass >other")
-		e.do(tb, "CLIENT KILL TYPE normal SKIPME yes") // a connection that is authenticated stays so
+		e.do(tb, "CLIENT KILL TYPE normal SKIPME yes") // a connection that is authenticated would stay so
 	}
 	f.off = func(tb testing.TB, e *env) { e.do(tb, "ACL SETUSER default nopass") }
 	return f
 }
 
+// badCertificate is a fault in which the server's certificate becomes invalid.
 func badCertificate() fault {
 	return fault{
 		name: "bad certificate", setup: setup{tls: true},
 		on: func(_ testing.TB, e *env) {
 			e.tls.bad.Store(true)
-			e.proxy.Reset() // a connection that is made stays so
+			e.proxy.Reset() // an existing connection would go on
 			e.proxy.Pass()
 		},
 		off: func(_ testing.TB, e *env) { e.tls.bad.Store(false) },
 	}
 }
 
-// killed is a server that ends and comes back, empty as it keeps nothing: see TestKilledServer.
+// killed is a fault in which the server is stopped and started again. It comes back empty, because it stores nothing on
+// disk.
 func killed() fault {
 	return fault{
 		name: "killed",

@@ -18,9 +18,9 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
 
-// Units reserved in Redis before an outage cannot be settled during it: the settlement is sent once,
-// returns an error, and the units stay held. Units reserved by the outage policy are settled by the policy,
-// even if Redis is back meanwhile: Redis never learns of them.
+// TestHoldsInEachMode checks that units reserved in Redis before an outage cannot be settled during it: the settlement is
+// sent once, returns an error, and the units stay held. Units reserved by the outage policy are settled by the policy, even
+// if Redis has returned meanwhile, because Redis never learns of them.
 func TestHoldsInEachMode(t *testing.T) {
 	base := runtime.NumGoroutine()
 	t.Run("modes", func(t *testing.T) {
@@ -33,15 +33,15 @@ func TestHoldsInEachMode(t *testing.T) {
 			first, err := l.Reserve(t.Context(), "k", 2)
 			m.during(t, resultOf(first), err)
 			if err := before.Settle(t.Context(), 1); !errors.Is(err, core.ErrUnavailable) {
-				t.Errorf("Settle of what Redis holds: %v, want ErrUnavailable", err)
+				t.Errorf("Settle of units that Redis holds: got error %v, want ErrUnavailable", err)
 			}
 			if err := before.Settle(t.Context(), 1); err != nil {
-				t.Errorf("once more: %v, want that it does nothing", err)
+				t.Errorf("a second Settle: got error %v, want nil, as it does nothing", err)
 			}
 			var second *core.Reservation
 			if m.name != "FailClosed" {
 				if err := first.Settle(t.Context(), 1); err != nil {
-					t.Errorf("Settle of what the policy admitted: %v", err)
+					t.Errorf("Settle of units that the policy admitted: got error %v, want nil", err)
 				}
 				second = reserve(t, l, 3, m.source())
 				m.wantLocal(t, l, 1+3)
@@ -50,13 +50,13 @@ func TestHoldsInEachMode(t *testing.T) {
 			awaitRedis(t, l, "k")
 			sent := e.proxy.Count("EVALSHA") + e.proxy.Count("EVAL")
 			if err := second.Settle(t.Context(), 5); err != nil {
-				t.Errorf("Settle after the outage: %v", err)
+				t.Errorf("Settle after the outage: got error %v, want nil", err)
 			}
 			if now := e.proxy.Count("EVALSHA") + e.proxy.Count("EVAL"); now != sent {
-				t.Errorf("%d scripts were sent for what Redis does not hold", now-sent)
+				t.Errorf("%d scripts were sent to settle units that Redis does not hold, want 0", now-sent)
 			}
 			if n := e.used(t, "holds", "k"); n != 3 {
-				t.Errorf("Redis counts %d as used, want the 3 that it holds", n)
+				t.Errorf("Redis counts %d units as used, want the 3 that it holds", n)
 			}
 			watch.wantOutages(t, 1)
 			e.proxy.Silence()
@@ -78,7 +78,7 @@ func resultOf(r *core.Reservation) core.Result {
 	return r.Result
 }
 
-// source is the source of admissions in an outage.
+// source returns the source of admissions during an outage.
 func (m mode) source() core.Source {
 	if m.share > 0 {
 		return core.SourceFallback
@@ -86,33 +86,33 @@ func (m mode) source() core.Source {
 	return core.SourceNone
 }
 
-// reserve reserves n units of "k".
+// reserve reserves n units of "k", which the given source must admit.
 func reserve(tb testing.TB, l *core.Limiter, n int64, by core.Source) *core.Reservation {
 	tb.Helper()
 	r, err := l.Reserve(tb.Context(), "k", n)
 	if err != nil || !r.Allowed || r.Source != by {
-		tb.Errorf("Reserve: %+v, %v; want it admitted by %v", r, err, by)
+		tb.Errorf("Reserve: got %+v, %v; want it admitted by %v", r, err, by)
 	}
 	return r
 }
 
-// wantLocal checks how much of the process's share is used.
+// wantLocal checks how many units of the process's own share are used. A mode without a share has none.
 func (m mode) wantLocal(tb testing.TB, l *core.Limiter, used int64) {
 	tb.Helper()
 	if m.share == 0 {
 		return
 	}
 	if res, err := l.Peek(tb.Context(), "k"); err != nil || res.Source != core.SourceFallback || res.Remaining != limit/m.share-used {
-		tb.Errorf("by itself the process has %d left, %v, %v; want %d", res.Remaining, res.Source, err, limit/m.share-used)
+		tb.Errorf("of the process's own share %d units remain by %v, %v; want %d by the fallback", res.Remaining, res.Source, err, limit/m.share-used)
 	}
 }
 
-// An account is what a key may have been charged.
+// An account is the least and the most that a key may have been charged.
 type account struct{ least, most int64 }
 
 func (a *account) add(least, most int64) { a.least, a.most = a.least+least, a.most+most }
 
-// lossy are limits of which nothing drains during a test.
+// lossy returns limits of which no unit comes back during a test.
 func lossy() []core.Option {
 	const long = 365 * 24 * time.Hour
 	return []core.Option{
@@ -121,8 +121,9 @@ func lossy() []core.Option {
 	}
 }
 
-// Connections are cut and replies lost under many callers, alone and in batches, of several limits at once: every key has at least
-// what was acknowledged, and at most what was sent once. It would notice a Settle or a Reserve that is sent again.
+// TestHoldsWithLostReplies cuts connections and loses replies while many callers decide, alone and in batches, with several
+// limits at once. Every key is charged at least the acknowledged units, and at most the units that were sent, once. The
+// test would notice a Settle or a Reserve that is sent again.
 func TestHoldsWithLostReplies(t *testing.T) {
 	t.Parallel()
 	for on, open := range map[string]func(testing.TB) (client redis.UniversalClient, auditor core.Client, proxies []*faultproxy.Proxy){
@@ -145,7 +146,7 @@ func lossyServer(t testing.TB) (redis.UniversalClient, core.Client, []*faultprox
 	return e.rdb, e.admin, []*faultproxy.Proxy{e.proxy}
 }
 
-// lossyCluster has a proxy before each node.
+// lossyCluster starts a Cluster with a proxy in front of each node.
 func lossyCluster(t testing.TB) (redis.UniversalClient, core.Client, []*faultproxy.Proxy) {
 	addrs := redistest.Cluster(t)
 	proxies, dial := faultproxy.Before(t, addrs...)
@@ -154,6 +155,8 @@ func lossyCluster(t testing.TB) (redis.UniversalClient, core.Client, []*faultpro
 	return client, redistest.ClusterClient(t, addrs), proxies
 }
 
+// loseReplies makes calls while the proxies fail, and then compares what each key was charged with the account of its
+// calls.
 func loseReplies(t testing.TB, l, auditor *core.Limiter, proxies []*faultproxy.Proxy) {
 	const keys, callers, lasts = 12, 24, 3 * time.Second
 	awaitRedis(t, l, "first")
@@ -197,7 +200,7 @@ func loseReplies(t testing.TB, l, auditor *core.Limiter, proxies []*faultproxy.P
 				}
 				time.Sleep(time.Duration(r.IntN(20)) * time.Millisecond)
 				switch actual := r.Int64N(10); r.IntN(8) {
-				case 0: // it is not settled
+				case 0: // the caller does not settle
 					note(i, nil, 5, 0, 0)
 				default:
 					if err := res.Settle(t.Context(), actual); unsent(err) {
@@ -221,7 +224,7 @@ func loseReplies(t testing.TB, l, auditor *core.Limiter, proxies []*faultproxy.P
 			p.DropReply("EVALSHA", "EVAL")
 		}
 		time.Sleep(time.Duration(5+r.IntN(20)) * time.Millisecond)
-		p.Reset() // what hangs ends
+		p.Reset() // ends the calls that wait for a reply
 		p.Pass()
 		time.Sleep(time.Duration(50+r.IntN(400)) * time.Millisecond)
 	}
@@ -232,23 +235,24 @@ func loseReplies(t testing.TB, l, auditor *core.Limiter, proxies []*faultproxy.P
 		check.Need(t, err)
 		for each := range res.All() {
 			if used := each.Limit - each.Remaining; used < a.least || used > a.most {
-				t.Errorf("k%d: %d of %s are used, want %d to %d", i, used, each.LimitName, a.least, a.most)
+				t.Errorf("key k%d: %d units of %s are used, want %d to %d", i, used, each.LimitName, a.least, a.most)
 			}
 		}
 		ran += res.Limit - res.Remaining - a.least
 		acknowledged += a.least
 	}
-	t.Logf("%d calls were lost; %d units acknowledged, and %d of lost calls", lost, acknowledged, ran)
+	t.Logf("%d calls failed; %d units were acknowledged, and calls that failed charged %d more", lost, acknowledged, ran)
 	if lost == 0 || acknowledged == 0 || ran == 0 {
-		t.Errorf("%d calls were lost, %d units acknowledged, %d of lost calls: want some of each", lost, acknowledged, ran)
+		t.Errorf("%d calls failed, %d units were acknowledged, and calls that failed charged %d more; want some of each", lost, acknowledged, ran)
 	}
 }
 
-// holdsFor is for how long units are held where renewals matter: long for a machine that is as late as a round tolerates.
+// holdsFor returns the Hold for tests of renewals: long enough for a machine that is as slow as a round tolerates.
 func holdsFor(timeout time.Duration) time.Duration { return 2 * timeout }
 
-// Units are kept from expiring while Redis is well. While it is away for longer than their hold they expire, and are charged: a
-// Settle then charges only what exceeds them. Those of the fallback are kept, too.
+// TestKeepHeldInOutage checks that Keep keeps units from expiring while Redis answers. While Redis is away for longer than
+// their hold, the units expire and are charged. A later Settle then charges only the units beyond them. Units held by the
+// fallback are kept, too.
 func TestKeepHeldInOutage(t *testing.T) {
 	base := runtime.NumGoroutine()
 	check.Rounds(t, timeouts, func(t *check.Round, timeout time.Duration) {
@@ -261,9 +265,9 @@ func TestKeepHeldInOutage(t *testing.T) {
 			res.Keep()
 		}
 		time.Sleep(3 * hold)
-		settled(t, well, 0) // which it could not give back if it had expired
+		settled(t, well, 0) // this could not give back the units if their hold had expired
 		if n := e.used(t, "kept", "k"); n != 9 {
-			t.Errorf("%d are used, want the 9 that are kept", n)
+			t.Errorf("%d units are used, want the 9 that are kept", n)
 		}
 		e.proxy.Refuse()
 		check.Eventually(t, "Redis is away", func() bool {
@@ -280,21 +284,22 @@ func TestKeepHeldInOutage(t *testing.T) {
 		settled(t, away, 0)
 		settled(t, more, 7)
 		if n := e.used(t, "kept", "k"); n != 4+7 {
-			t.Errorf("%d are used, want 4 that expired and 7", n)
+			t.Errorf("%d units are used, want the 4 that expired and 7", n)
 		}
 	})
 	check.NoGoroutineLeft(t, base)
 }
 
+// settled settles r, which must succeed.
 func settled(tb testing.TB, r *core.Reservation, actual int64) {
 	tb.Helper()
 	if err := r.Settle(tb.Context(), actual); err != nil {
-		tb.Errorf("Settle(%d): %v", actual, err)
+		tb.Errorf("Settle(%d): got error %v, want nil", actual, err)
 	}
 }
 
-// A renewal whose reply is lost may have moved the hold or not: a Settle then charges only what exceeds it, and the units are
-// charged when the hold expires, wherever it is.
+// TestRenewalLost loses the reply to a renewal, which may or may not have moved the hold. A Settle then charges only the
+// units beyond the held ones, and the held units are charged when the hold expires, whenever that is.
 func TestRenewalLost(t *testing.T) {
 	t.Parallel()
 	for actual, want := range map[int64]int64{0: 4, 6: 6} {
@@ -313,11 +318,11 @@ func TestRenewalLost(t *testing.T) {
 				awaitRedis(t, l, "k")
 				settled(t, res, actual)
 				if n := e.used(t, "renewed", "k"); n != want {
-					t.Errorf("%d are used, want %d", n, want)
+					t.Errorf("%d units are used, want %d", n, want)
 				}
 				time.Sleep(2 * hold)
 				if n := e.used(t, "renewed", "k"); n != want {
-					t.Errorf("%d are used after the hold has expired, want %d", n, want)
+					t.Errorf("%d units are used after the hold has expired, want %d", n, want)
 				}
 			})
 		})

@@ -17,7 +17,7 @@ import (
 // slotKey is the Redis key of the slots in these tests.
 const slotKey = "rl:slots:{k}:inflight"
 
-// take takes n slots.
+// take takes n slots. The call may be denied.
 func take(t testing.TB, l *core.Limiter, n int64) *core.Permit {
 	t.Helper()
 	r, err := l.Acquire(t.Context(), "k", n)
@@ -25,8 +25,8 @@ func take(t testing.TB, l *core.Limiter, n int64) *core.Permit {
 	return r
 }
 
-// slotEnv is an env with a Limiter of one slot for each key, which is renewed only when
-// the test says so.
+// slotEnv is an env with a Limiter of one slot for each key. If hold is long, the slot is renewed only when the test does
+// so.
 type slotEnv struct {
 	*env
 	lim  *core.Limiter
@@ -46,35 +46,37 @@ func newSlotEnv(t testing.TB, hold time.Duration, options ...core.Option) *slotE
 	return e
 }
 
-// expires returns until when the slot of a key is held in Redis; 0 if it is not.
+// expires returns the instant until which Redis holds the slot of the key, in microseconds, or 0 if it does not hold one.
 func (e *slotEnv) expires(t testing.TB) float64 {
 	t.Helper()
 	slots, err := e.admin.ZRangeWithScores(t.Context(), slotKey, 0, -1).Result()
 	if err != nil || len(slots) > 1 {
-		t.Fatalf("%v, %v", slots, err)
+		t.Fatalf("Redis holds the slots %v, %v; want at most one", slots, err)
 	}
 	if len(slots) == 0 {
 		return 0
 	}
-	if ttl := e.admin.PTTL(t.Context(), slotKey).Val(); ttl <= 0 && ttl != -2 { // it has just been freed
-		t.Errorf("the key has a TTL of %v", ttl)
+	if ttl := e.admin.PTTL(t.Context(), slotKey).Val(); ttl <= 0 && ttl != -2 { // -2: the slot has just been freed
+		t.Errorf("the key of the slots has a TTL of %v, want one above 0", ttl)
 	}
 	return slots[0].Score
 }
 
-// renewUntil renews until the slot is held for longer than before: the circuit breaker may be open for a while.
+// renewUntil renews until the slot is held for longer than before. This may take a while, because the circuit breaker may
+// be open.
 func (e *slotEnv) renewUntil(t testing.TB, before float64) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); e.expires(t) <= before; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatal("the slot is not renewed any more")
+			t.Fatal("the slot was not renewed within a minute")
 		}
 		inside.Core.Driver(e.lim).Renew()
 	}
 }
 
-// The reply to a renewal is lost, or comes too late: the renewal has run, or has not, and the next one finds the slot all the same.
-// It would notice a holder that loses its slot because it does not know where it is.
+// TestSlotOutlastsLostReplies loses or delays the reply to a renewal: whether or not the renewal has run, the next renewal
+// must find the slot. The test would notice a holder that loses its slot because it does not know the expiry that Redis has
+// stored.
 func TestSlotOutlastsLostReplies(t *testing.T) {
 	t.Parallel()
 	check.Rounds(t, timeouts, slotOutlastsLostReplies)
@@ -100,31 +102,31 @@ func slotOutlastsLostReplies(t *check.Round, timeout time.Duration) {
 		e.renewUntil(t, max(before, e.expires(t)))
 		before = e.expires(t)
 		if ctx.Err() != nil || e.lost.Load() != 0 {
-			t.Fatalf("%s: the slot was lost: %v", name, context.Cause(ctx))
+			t.Fatalf("%s: the slot was reported lost, with the cause %v; want it held", name, context.Cause(ctx))
 		}
 		if other := core.MustNew(e.admin, "slots", core.InFlight(1), core.FailClosed(), core.Timeout(time.Minute)); take(t, other, 1).Allowed {
-			t.Fatalf("%s: another has the slot", name)
+			t.Fatalf("%s: another holder was admitted to the slot, want a denial", name)
 		}
 	}
 	check.Need(t, r.Release(t.Context()))
 	if e.expires(t) != 0 {
-		t.Error("the slot is still held")
+		t.Error("the slot is held after its Release, want it free")
 	}
 }
 
-// The reply to a decision is lost: the slot that it took is freed in the background, by its id, once Redis answers again. A Release
-// that cannot be sent is not repeated, and its slot not renewed, so that it expires. It would notice a slot that leaks for
-// as long as the process lives.
+// TestLostSlotsAreFreed loses the reply to a decision: the slot that the decision took is freed in the background, by its
+// id, once Redis answers again. A Release that cannot be sent is not repeated, and its slot is not renewed, so that the
+// slot expires. The test would notice a slot that leaks for the lifetime of the process.
 func TestLostSlotsAreFreed(t *testing.T) {
 	t.Parallel()
 	e := newSlotEnv(t, time.Hour, core.FailLocal(), core.Timeout(time.Minute)) // no call fails because the machine is late
-	if err := take(t, e.lim, 1).Release(t.Context()); err != nil {             // Redis has the script now
+	if err := take(t, e.lim, 1).Release(t.Context()); err != nil {             // now Redis knows the script
 		t.Fatal(err)
 	}
 	e.proxy.DropReply("EVALSHA")
 	r := take(t, e.lim, 1)
 	if !r.Allowed || r.Source != core.SourceFallback {
-		t.Fatalf("%+v; want a decision of the fallback", r)
+		t.Fatalf("Acquire: got %+v, want it admitted by the fallback", r)
 	}
 	e.proxy.Pass()
 	check.Eventually(t, "the slot is freed", func() bool { return e.expires(t) == 0 })
@@ -137,20 +139,21 @@ func TestLostSlotsAreFreed(t *testing.T) {
 	taken := e.expires(t)
 	e.proxy.Refuse()
 	if err := r.Release(t.Context()); !errors.Is(err, core.ErrUnavailable) {
-		t.Errorf("Release while Redis does not answer: %v", err)
+		t.Errorf("Release while Redis does not answer: got error %v, want ErrUnavailable", err)
 	}
 	e.proxy.Pass()
 	if err := r.Release(t.Context()); err != nil {
-		t.Errorf("Release a second time: %v", err)
+		t.Errorf("a second Release: got error %v, want nil", err)
 	}
 	inside.Core.Driver(e.lim).Renew()
 	if got := e.expires(t); got != taken && got != 0 {
-		t.Error("a slot was renewed after its Release")
+		t.Errorf("after its Release the slot expires at %.0f, want %.0f as before, or no slot", got, taken)
 	}
 }
 
-// Redis is away for longer than the hold: the holder's own clock tells that the slot is lost, before Redis gives it to another,
-// and not before the hold is over. That counts from when the last renewal was sent, however long its reply took.
+// TestSlotIsLostInOutage makes Redis unavailable for longer than the TTL of a slot. The holder finds out by its own clock
+// that the slot is lost: before Redis gives the slot to another holder, and not before the TTL is over. The TTL counts from
+// when the last renewal was sent, however long the reply took.
 func TestSlotIsLostInOutage(t *testing.T) {
 	t.Parallel()
 	for name, away := range map[string]func(t testing.TB, e *slotEnv, hold time.Duration){
@@ -159,8 +162,8 @@ func TestSlotIsLostInOutage(t *testing.T) {
 		"slow": func(t testing.TB, e *slotEnv, hold time.Duration) {
 			taken := e.expires(t)
 			e.proxy.Latency(hold / 4)
-			check.Eventually(t, "it is renewed", func() bool { return e.expires(t) > taken })
-			time.Sleep(hold * 3 / 10) // the reply has come
+			check.Eventually(t, "the slot is renewed", func() bool { return e.expires(t) > taken })
+			time.Sleep(hold * 3 / 10) // until the reply has arrived
 			e.proxy.Refuse()
 		},
 	} {
@@ -171,7 +174,7 @@ func TestSlotIsLostInOutage(t *testing.T) {
 				begun := time.Now()
 				r := take(t, e.lim, 1)
 				if !r.Allowed || r.Source != core.SourceRedis {
-					t.Fatal(r)
+					t.Fatalf("Acquire: got %+v, want it admitted by Redis", r)
 				}
 				ctx, cancel := r.Context(t.Context())
 				defer cancel()
@@ -182,22 +185,23 @@ func TestSlotIsLostInOutage(t *testing.T) {
 				case <-time.After(3 * hold):
 				}
 				took, early := time.Since(begun), time.Until(ends)
-				if !errors.Is(context.Cause(ctx), core.ErrSlotLost) || took < hold || early < -hold/20 { // a round is not repeated for less
-					t.Errorf("after %v, %v before its end: %v; want ErrSlotLost, and not before %v", took, early, context.Cause(ctx), hold)
+				if !errors.Is(context.Cause(ctx), core.ErrSlotLost) || took < hold || early < -hold/20 { // a twentieth is less than the lateness for which a round is repeated
+					t.Errorf("after %v, which is %v before the end of the slot, the cause is %v; want ErrSlotLost, not before %v and not after the end", took, early, context.Cause(ctx), hold)
 				}
 				if n := e.lost.Load(); n != 1 {
-					t.Errorf("%d slots are lost by the events, want 1", n)
+					t.Errorf("events reported %d lost slots, want 1", n)
 				}
 				e.proxy.Pass()
 				if err := r.Release(t.Context()); err != nil {
-					t.Errorf("Release of what is lost: %v", err)
+					t.Errorf("Release of a lost slot: got error %v, want nil", err)
 				}
 			})
 		})
 	}
 }
 
-// A denial for want of a slot is not remembered: when one is free, the next call is admitted.
+// TestSlotDenialsAreNotRemembered checks that the deny cache does not remember a denial for want of a slot: as soon as a
+// slot is free, the next call is admitted.
 func TestSlotDenialsAreNotRemembered(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t, setup{})
@@ -208,22 +212,22 @@ func TestSlotDenialsAreNotRemembered(t *testing.T) {
 	} {
 		l := core.MustNew(e.rdb, strings.ReplaceAll(name, " ", "-"), append(limits, core.FailClosed(), core.Timeout(time.Minute))...)
 		r := take(t, l, 1)
-		for _, n := range []int64{1, 1, 2, 2} { // above the capacity, too
+		for _, n := range []int64{1, 1, 2, 2} { // 2 is above the capacity
 			if denied := take(t, l, n); denied.Allowed || denied.Source != core.SourceRedis {
-				t.Errorf("%s: %+v; want a denial by Redis", name, denied)
+				t.Errorf("%s: got %+v, want a denial by Redis", name, denied)
 			}
 		}
 		if err := r.Release(t.Context()); err != nil || !r.Allowed {
-			t.Error(r, err)
+			t.Errorf("%s: got %+v and, from its Release, %v; want it admitted and released", name, r, err)
 		}
 		if again := take(t, l, 1); again.Allowed != (name != "both deny") {
-			t.Errorf("%s: after the Release: %+v", name, again)
+			t.Errorf("%s: after the Release: got %+v, want Allowed %v", name, again, name != "both deny")
 		}
 	}
 }
 
-// Redis is far from one moment on, and two hundred times as many slots are held as a script renews: each is renewed before it
-// expires, the connections that there are suffice, and nobody takes Redis for one that is down.
+// TestManySlotsFarAway holds two hundred times as many slots as one script renews, and then moves Redis far away. Each slot
+// is renewed before it expires, the existing connections suffice, and no limiter mistakes Redis for one that is down.
 func TestManySlotsFarAway(t *testing.T) {
 	t.Parallel()
 	for _, contextTimeout := range []bool{true, false} {
@@ -242,15 +246,15 @@ func TestManySlotsFarAway(t *testing.T) {
 					}
 				})
 				e.proxy.Latency(100 * time.Millisecond)
-				time.Sleep(12 * time.Second) // a slot lasts for 10
+				time.Sleep(12 * time.Second) // the TTL of a slot is 10 s
 				if res, err := l.Peek(t.Context(), "k"); err != nil || res.Source != core.SourceRedis || res.Remaining != 0 {
-					t.Errorf("%+v, %v; want none of %d slots free", res, err, slots)
+					t.Errorf("Peek: got %+v, %v; want 0 of %d slots remaining, by Redis", res, err, slots)
 				}
 				if n := watch.count(core.EventSlotLost); n != 0 {
-					t.Errorf("%d slots were lost", n)
+					t.Errorf("%d slots were reported lost, want 0", n)
 				}
 				watch.wantOutages(t, 0)
-				runtime.KeepAlive(held) // nobody has dropped them
+				runtime.KeepAlive(held) // a Permit that is garbage would not be renewed
 			})
 		})
 	}

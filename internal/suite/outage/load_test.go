@@ -10,7 +10,7 @@ import (
 	"github.com/redislimit/redislimit/core"
 )
 
-// load is callers of one Limiter that do not stop, and a count of what their calls return.
+// load is a number of callers of one Limiter that call without end, and a count of what their calls return.
 type load struct {
 	mode
 
@@ -19,12 +19,12 @@ type load struct {
 	keys    []string
 	limit   int64
 	timeout time.Duration
-	pause   atomic.Int64 // after each call, in nanoseconds
+	pause   atomic.Int64 // the pause after each call, in nanoseconds
 
-	admitted map[string]*[core.SourceNone + 8]atomic.Int64 // by key and Source
+	admitted map[string]*[core.SourceNone + 8]atomic.Int64 // admitted calls, by key and Source
 	denied   atomic.Int64
 	errors   atomic.Int64
-	worst    atomic.Int64 // of all decisions, in nanoseconds
+	worst    atomic.Int64 // the longest time of a decision, in nanoseconds
 }
 
 func newLoad(m mode, rdb core.Client, name string, perHour int64, timeout time.Duration, keys ...string) *load {
@@ -38,7 +38,7 @@ func newLoad(m mode, rdb core.Client, name string, perHour int64, timeout time.D
 	return l
 }
 
-// run calls from n goroutines, with a pause after each call, until the channel is closed.
+// run makes calls in n goroutines, with a pause after each call, until the channel is closed.
 func (l *load) run(tb testing.TB, callers *sync.WaitGroup, n int, pause time.Duration, end <-chan struct{}) {
 	l.pause.Store(int64(pause))
 	for i := range n {
@@ -67,7 +67,7 @@ func (l *load) call(tb testing.TB, key string) {
 	case err != nil:
 		l.errors.Add(1)
 		if l.name != "FailClosed" || !errors.Is(err, core.ErrUnavailable) {
-			tb.Errorf("%s: %v", l.name, err)
+			tb.Errorf("%s: Allow returned error %v, want nil, or ErrUnavailable with FailClosed", l.name, err)
 		}
 	case res.Allowed:
 		l.admitted[key][res.Source].Add(1)
@@ -76,7 +76,7 @@ func (l *load) call(tb testing.TB, key string) {
 	}
 }
 
-// sum returns how many calls a source admitted, of all keys, and the most of one key.
+// sum returns how many calls a source admitted on all keys, and how many on the key with the most.
 func (l *load) sum(s core.Source) (all, most int64) {
 	for _, each := range l.admitted {
 		n := each[s].Load()
@@ -85,27 +85,28 @@ func (l *load) sum(s core.Source) (all, most int64) {
 	return all, most
 }
 
-// check holds what was admitted against what the mode allows. Redis may have forgotten, with a server, up to lost.
+// check compares the admitted calls with the calls that the mode allows. Redis may have lost up to the given number of
+// charges together with a server.
 func (l *load) check(tb testing.TB, lost int64) {
 	tb.Helper()
 	redis, mostRedis := l.sum(core.SourceRedis)
 	local, mostLocal := l.sum(core.SourceFallback)
 	unasked, _ := l.sum(core.SourceNone)
-	tb.Logf("%s: admitted %d by Redis, %d by itself, %d unasked; %d denied, %d errors; %d calls failed; the slowest took %v",
+	tb.Logf("%s: %d admitted by Redis, %d by the fallback, %d without a decision; %d denied, %d errors; %d calls to Redis failed; the slowest decision took %v",
 		l.name, redis, local, unasked, l.denied.Load(), l.errors.Load(), l.watch.count(core.EventOutage), time.Duration(l.worst.Load()))
 	if over := mostRedis - l.limit; over > 0 {
-		tb.Logf("%s: %d beyond the limit of %d by Redis", l.name, over, l.limit)
+		tb.Logf("%s: Redis admitted %d more than the limit of %d", l.name, over, l.limit)
 	}
 	if mostRedis > l.limit+lost {
-		tb.Errorf("%s: Redis admitted %d of one key, the limit is %d", l.name, mostRedis, l.limit)
+		tb.Errorf("%s: Redis admitted %d calls on one key, want at most the limit of %d and the lost charges", l.name, mostRedis, l.limit)
 	}
 	if l.share == 0 && local > 0 || l.share > 0 && mostLocal > l.limit/l.share {
-		tb.Errorf("%s: the process admitted %d of one key by itself", l.name, mostLocal)
+		tb.Errorf("%s: the fallback admitted %d calls on one key, want at most the process's share", l.name, mostLocal)
 	}
 	if l.name != "FailOpen" && unasked > 0 {
-		tb.Errorf("%s: %d admitted without a decision", l.name, unasked)
+		tb.Errorf("%s: %d calls were admitted without a decision, want 0", l.name, unasked)
 	}
 	if worst := time.Duration(l.worst.Load()); worst > l.timeout+slack {
-		tb.Errorf("%s: a decision took %v", l.name, worst)
+		tb.Errorf("%s: a decision took %v, want at most the Timeout of %v and some slack", l.name, worst, l.timeout)
 	}
 }

@@ -16,7 +16,7 @@ func TestMain(m *testing.M) {
 	check.RunParallel(m, 6)
 }
 
-// quiet has go-redis not log each connection that cannot be made: a failure of a test would not be found among them.
+// quiet keeps go-redis from logging each failed connection: the failure of a test would be lost among those lines.
 type quiet struct{}
 
 // Printf does nothing.

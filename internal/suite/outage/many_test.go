@@ -12,19 +12,20 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/check"
 )
 
-// An outage takes hardly more of the CPU where many limiters share the client, and they return as soon.
+// TestOutageOfManyLimiters checks that an outage takes hardly more CPU time if many limiters share the client, and that
+// they return to Redis as soon as one limiter does.
 func TestOutageOfManyLimiters(t *testing.T) {
 	check.IdleRounds(t, tooBusy, func(t *check.Round) {
 		one, many := outageCPU(t, 1), outageCPU(t, 3000)
-		t.Logf("CPU of an outage with one limiter: %v, with 3,000: %v", one, many)
+		t.Logf("the CPU time of an outage is %v with one limiter, and %v with 3,000", one, many)
 		if many > 3*one+200*time.Millisecond {
-			t.Errorf("an outage with 3,000 limiters took %v of CPU, with one %v", many, one)
+			t.Errorf("an outage with 3,000 limiters took %v of CPU time, and with one limiter %v; want at most three times as much and 200ms", many, one)
 		}
 	})
 }
 
-// outageCPU returns how much of the CPU this process takes while Redis is unavailable to the given number
-// of limiters, each of which decides every 5 ms.
+// outageCPU returns the CPU time of this process while Redis is unavailable to the given number of limiters, one of which
+// decides every 5 ms.
 func outageCPU(t *check.Round, limiters int) time.Duration {
 	const lasts = 2 * time.Second
 	e := newEnv(t, setup{})
@@ -35,7 +36,7 @@ func outageCPU(t *check.Round, limiters int) time.Duration {
 	}
 	awaitRedis(t, all[0], "k")
 	e.proxy.Refuse()
-	check.Eventually(t, "all know that it is down", func() bool {
+	check.Eventually(t, "all limiters know that Redis is away", func() bool {
 		return !byRedis(t, all[0]) && watches[limiters-1].count(core.EventFallbackOn) == 1
 	})
 	before := cpu(t)
@@ -48,11 +49,12 @@ func outageCPU(t *check.Round, limiters int) time.Duration {
 	begun := time.Now()
 	check.Eventually(t, "Redis decides", func() bool { return byRedis(t, all[0]) })
 	if took := time.Since(begun); took > 200*time.Millisecond {
-		t.Errorf("%d limiters: Redis decides after %v", limiters, took)
+		t.Errorf("with %d limiters Redis decides %v after its return, want at most 200ms", limiters, took)
 	}
 	return used
 }
 
+// cpu returns the CPU time that this process has used.
 func cpu(t *check.Round) time.Duration {
 	var r syscall.Rusage
 	check.Need(t, syscall.Getrusage(syscall.RUSAGE_SELF, &r))

@@ -18,15 +18,15 @@ import (
 )
 
 const (
-	environmentsAtOnce = 8 // they mostly wait
-	healthyCalls       = 3 // before the fault, and after it
-	whileProbed        = 3 // calls that may wait while a first probe does
+	environmentsAtOnce = 8 // more than there are processors, as they mostly wait
+	healthyCalls       = 3 // calls before the fault, and as many after it
+	whileProbed        = 3 // calls that may wait for Redis while the first probe does
 )
 
-// faultLasts returns how long a fault lasts: for a timeout and two probes after it, the second after a pause.
+// faultLasts returns how long a fault lasts: for one timeout and two probes, with a pause between the probes.
 func faultLasts(timeout time.Duration) time.Duration { return timeout + 1250*time.Millisecond }
 
-// Every fault in every mode, with the client as go-redis makes it and with ContextTimeoutEnabled.
+// TestFaults runs every fault in every mode, with go-redis's defaults and with ContextTimeoutEnabled.
 func TestFaults(t *testing.T) {
 	base := runtime.NumGoroutine()
 	t.Run("all", func(t *testing.T) {
@@ -34,7 +34,7 @@ func TestFaults(t *testing.T) {
 		var running sync.WaitGroup
 		for _, f := range append(faults(), killed()) {
 			for _, contextTimeout := range []bool{false, true} {
-				running.Go(func() { // not t.Parallel, which runs no more at a time than there are cores
+				running.Go(func() { // t.Parallel would run only as many at a time as there are processors
 					turn <- struct{}{}
 					defer func() { <-turn }()
 					name := f.name
@@ -43,7 +43,7 @@ func TestFaults(t *testing.T) {
 					}
 					t.Run(name, func(t *testing.T) {
 						if f.name == loading().name && redistest.MajorVersion(t) < 7 {
-							t.Skip("before Redis 7 no setting makes it slow at loading")
+							t.Skip("before Redis 7 no setting makes the server load slowly")
 						}
 						check.Rounds(t, timeouts, func(t *check.Round, timeout time.Duration) { outage(t, f, contextTimeout, timeout) })
 					})
@@ -101,21 +101,21 @@ func outage(t *check.Round, f fault, contextTimeout bool, timeout time.Duration)
 	each(func(t *check.Round, run *faultRun) { awaitRedis(t, run.limiter, "k") })
 	each(func(t *check.Round, run *faultRun) { after(t, run, f, e) })
 	if expiring(t, e.admin) == 0 {
-		t.Error("no keys")
+		t.Error("Redis has no keys after the fault, want some")
 	}
 }
 
-// healthy uses the limit a little, and loads the script.
+// healthy uses a few units of the limit, and loads the script.
 func healthy(t *check.Round, run *faultRun) {
 	for range healthyCalls {
 		if res, err := run.limiter.Allow(t.Context(), "k"); err != nil || !res.Allowed || res.Source != core.SourceRedis {
-			t.Errorf("while Redis is healthy: %+v, %v", res, err)
+			t.Errorf("while Redis is healthy: got %+v, %v; want it admitted by Redis", res, err)
 		}
 	}
 }
 
-// during calls one after the other, until after a probe has failed. No request is a probe: none waits once it is known that
-// Redis is away.
+// during makes calls one after the other until a probe has failed. No call is a probe, so none waits once the limiter knows
+// that Redis is away.
 func during(t *check.Round, run *faultRun) {
 	run.began = time.Now()
 	var admitted, slow int64
@@ -133,46 +133,47 @@ func during(t *check.Round, run *faultRun) {
 		time.Sleep(10 * time.Millisecond)
 	}
 	if slow > 0 {
-		t.Errorf("%d calls waited for Redis though it was known to be away", slow)
+		t.Errorf("%d calls waited for Redis after the limiter knew that it was away, want 0", slow)
 	}
 	if run.share > 0 && admitted != limit/run.share {
-		t.Errorf("admitted %d by itself, want %d", admitted, limit/run.share)
+		t.Errorf("the fallback admitted %d calls, want %d", admitted, limit/run.share)
 	}
 }
 
-// wantCanceled checks that a call whose context is cancelled returns its error, whatever state Redis is in.
+// wantCanceled checks that a call whose context is canceled returns the context's error, whatever state Redis is in.
 func wantCanceled(t *check.Round, run *faultRun) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if res, err := run.limiter.Allow(ctx, "left"); !errors.Is(err, context.Canceled) || res.Allowed {
-		t.Errorf("a cancelled call: %+v, %v", res, err)
+		t.Errorf("a canceled call: got %+v, %v; want context.Canceled", res, err)
 	}
 }
 
+// after checks, once Redis decides again, the reports of the fault and the units that were charged during it.
 func after(t *check.Round, run *faultRun, f fault, e *env) {
 	// The first call that fails opens the breaker, or makes the others wait until the state of the server
 	// is known. After that, no request calls Redis.
 	outages := run.watch.count(core.EventOutage)
 	if outages < 1 || outages > 1+whileProbed || outages > run.watch.before+1 {
-		t.Errorf("%d calls failed in %v, %d of them before the breaker opened, want 1: %v",
+		t.Errorf("%d calls failed in %v, %d of them before the breaker opened; want 1, or a few in a busy process: %v",
 			outages, time.Since(run.began), run.watch.before, run.watch.causes)
 	}
 	healthy(t, run)
 	run.watch.wantOutages(t, 1)
 	charged, least := e.used(t, run.name, "k"), int64(2*healthyCalls)
 	if f.name == "killed" {
-		least = healthyCalls // it has forgotten the others
+		least = healthyCalls // the server has lost the earlier charges
 	}
 	most := least
 	if f.mayRun {
 		most += int64(outages)
 	}
 	if charged < least || charged > most {
-		t.Errorf("%d charged, want %d to %d", charged, least, most)
+		t.Errorf("%d units are charged, want %d to %d", charged, least, most)
 	}
 	for _, cause := range run.watch.causes {
 		if cause == nil || strings.Contains(cause.Error(), "circuit breaker open") {
-			t.Errorf("an outage was reported with the cause %v", cause)
+			t.Errorf("an outage was reported with the cause %v, want the error of a call to Redis", cause)
 		}
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
 
-// A clientKind makes a client of one server, with the options by which a call to Redis may end early, late or never.
+// A clientKind makes a client of one server, with options that may end a call to Redis early, late or never.
 type clientKind struct {
 	name string
 	make func(addr string, o redis.Options) redis.UniversalClient
@@ -49,7 +49,8 @@ func clientKinds() []clientKind {
 	}
 }
 
-// A timing is options of a client that change how long a call may take, and the option that ends it before core.Timeout does.
+// A timing is a set of client options that change how long a call may take. early names the option that ends a call before
+// core.Timeout does, if there is one.
 type timing struct {
 	name    string
 	options redis.Options
@@ -72,8 +73,9 @@ func timings(timeout time.Duration) []timing {
 	}
 }
 
-// TestClientOptions has a server fall silent. Whatever the options of the client are, no decision outlasts core.Timeout. It
-// may end sooner by an option of the client: then the error names that, and the time that it took.
+// TestClientOptions makes a server fall silent. Whatever the options of the client are, no decision takes longer than
+// core.Timeout. A decision may end sooner because of an option of the client: then the error names the option and the time
+// that the call took.
 func TestClientOptions(t *testing.T) {
 	t.Parallel()
 	for _, kind := range clientKinds() {
@@ -99,7 +101,8 @@ func TestClientOptions(t *testing.T) {
 	}
 }
 
-// TestSlowCallbacks has a function of the user take long while the client makes a connection: no decision waits for it.
+// TestSlowCallbacks makes a function of the user take long while the client makes a connection: no decision waits for that
+// function.
 func TestSlowCallbacks(t *testing.T) {
 	t.Parallel()
 	for name, set := range map[string]func(o *redis.Options, wait func()){
@@ -133,7 +136,7 @@ func TestSlowCallbacks(t *testing.T) {
 	}
 }
 
-// TestFailoverClientOptions is the same for a client of Sentinel's master.
+// TestFailoverClientOptions repeats TestClientOptions with a client of a master behind Sentinel.
 func TestFailoverClientOptions(t *testing.T) {
 	t.Parallel()
 	check.Rounds(t, timeouts[1:], func(r *check.Round, timeout time.Duration) {
@@ -154,7 +157,7 @@ func TestFailoverClientOptions(t *testing.T) {
 	})
 }
 
-// A hasty limiter is one whose decisions are not to outlast its Timeout.
+// A hasty is a limiter whose decisions must not take longer than its Timeout.
 type hasty struct {
 	*check.Round
 	timing
@@ -167,8 +170,8 @@ func newHasty(r *check.Round, c timing, rdb core.Client, timeout time.Duration) 
 	r.Helper()
 	l, err := core.New(rdb, "hasty", core.FixedWindow(core.PerHour(limit)), core.FailClosed(), core.Timeout(timeout), core.MaxBatch(1))
 	check.Need(r, err)
-	if _, err := l.Allow(r.Context(), "k"); err != nil { // makes the connection, and loads the script
-		r.Errorf("while Redis is healthy: %v", err)
+	if _, err := l.Allow(r.Context(), "k"); err != nil { // this call makes the connection and loads the script
+		r.Errorf("while Redis is healthy: got error %v, want nil", err)
 	}
 	r.Cleanup(func() { _ = l.Close() })
 	return &hasty{r.Part(c.name), c, l, timeout}
@@ -194,24 +197,24 @@ func (h *hasty) during() {
 		select {
 		case err = <-ended:
 		case <-time.After(4 * h.timeout):
-			h.Errorf("decision %d still waits after %v", i, 4*h.timeout)
+			h.Errorf("decision %d has not returned after %v, want it to end at the Timeout", i, 4*h.timeout)
 			return
 		}
 		took := time.Since(start)
 		if !errors.Is(err, core.ErrUnavailable) || took > h.timeout+100*time.Millisecond {
-			h.Errorf("decision %d took %v, the timeout is %v: %v", i, took, h.timeout, err)
+			h.Errorf("decision %d took %v, want at most the Timeout of %v and ErrUnavailable; got error %v", i, took, h.timeout, err)
 		}
 		if i > 0 {
 			continue // the circuit breaker may be open
 		}
 		if h.early != "" && (took > h.timeout*2/3 || !strings.Contains(err.Error(), h.early) || strings.Contains(err.Error(), "within "+h.timeout.String())) {
-			h.Errorf("after %v: %v, want the client's %s named", took, err, h.early)
+			h.Errorf("after %v: got error %v, want one that names the client's %s, well before the Timeout", took, err, h.early)
 		}
 		if h.early == "" && took < h.timeout*9/10 {
-			h.Errorf("after %v, before the timeout of %v: %v", took, h.timeout, err)
+			h.Errorf("after %v, before the Timeout of %v: got error %v, want the decision to wait for the Timeout", took, h.timeout, err)
 		}
 	}
 }
 
-// after decides when the server answers again.
+// after waits until Redis decides again, once the server answers.
 func (h *hasty) after() { awaitRedis(h, h.limiter, "k") }

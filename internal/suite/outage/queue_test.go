@@ -14,15 +14,16 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/check"
 )
 
-// Calls that wait in this process are not Redis's fault.
+// The tests of this file check that calls that wait in this process are not mistaken for an outage of Redis.
 
-// Tens of thousands of decisions at once are no outage. Those that this process could not send in time say so.
+// TestBurst makes tens of thousands of decisions at once, which is no outage. A decision that this process could not send
+// in time returns an error that says so.
 func TestBurst(t *testing.T) {
 	if testing.Short() {
 		t.Skip("tens of thousands of goroutines")
 	}
 	check.IdleRounds(t, tooBusy, func(t *check.Round) {
-		const burst = 70_000 // more than may wait
+		const burst = 70_000 // more than may wait in this process
 		e := newEnv(t, setup{})
 		l, watch := watched(e.server.Client(t), "burst", core.FixedWindow(core.PerHour(1e9)), core.FailClosed(), core.DenyCache(0))
 		awaitRedis(t, l, "k")
@@ -50,20 +51,21 @@ func TestBurst(t *testing.T) {
 		}
 		close(begin)
 		callers.Wait()
-		t.Logf("%d at once: %d decided by Redis, %d not sent, %d without an answer; the slowest after %v",
+		t.Logf("of %d decisions at once Redis made %d, %d were not sent, and %d got no answer; the slowest took %v",
 			burst, byRedis.Load(), queued.Load(), other.Load(), time.Duration(slowest.Load()))
 		watch.wantOutages(t, 0)
 		if queued.Load() > 0 {
-			check.Eventually(t, "an event tells of what was not sent", func() bool { return watch.count(core.EventOverload) > 0 })
+			check.Eventually(t, "an event reports the decisions that were not sent", func() bool { return watch.count(core.EventOverload) > 0 })
 		}
 		if most := time.Duration(slowest.Load()); most > 500*time.Millisecond+slack { // the default Timeout
-			t.Errorf("a caller waited for %v", most)
+			t.Errorf("a caller waited for %v, want at most the default Timeout of 500ms and some slack", most)
 		}
 		awaitRedis(t, l, "k")
 	})
 }
 
-// A Redis that is 200 ms away and offered more than before decides as many, not fewer, and is not taken for one that is away.
+// TestFarRedis checks that a Redis at a distance of 200 ms makes as many decisions when it is offered more than before, not
+// fewer, and that it is not mistaken for one that is away.
 func TestFarRedis(t *testing.T) {
 	if testing.Short() {
 		t.Skip("5 s under load")
@@ -71,12 +73,12 @@ func TestFarRedis(t *testing.T) {
 	check.IdleRounds(t, tooBusy, func(t *check.Round) {
 		less, more := far(t, 2000), far(t, 5000)
 		if more < 0.95*less {
-			t.Errorf("offered 2,000/s Redis decided %.0f/s, offered 5,000/s %.0f/s", less, more)
+			t.Errorf("offered 2,000 decisions per second Redis made %.0f per second, and offered 5,000 only %.0f; want as many", less, more)
 		}
 	})
 }
 
-// far returns how many decisions per second a Redis 200 ms away makes, of the given number that are
+// far returns how many decisions per second a Redis at a distance of 200 ms makes if the given number per second is
 // offered.
 func far(t *check.Round, offered int) float64 {
 	const lasts, connections, oneWay = 2500 * time.Millisecond, 40, 100 * time.Millisecond
@@ -84,8 +86,8 @@ func far(t *check.Round, offered int) float64 {
 	l, watch := watched(e.rdb, "far", core.FixedWindow(core.PerHour(1e9)), core.FailOpen(), core.DenyCache(0))
 	awaitRedis(t, l, "k")
 	check.Eventually(t, "the connections are made", func() bool { return e.rdb.PoolStats().IdleConns >= connections })
-	// A connection says hello when it is first used, which takes several round trips: not part of this. From go-redis 9.23 on
-	// pipelines have connections of their own.
+	// A new connection says hello when it is first used, which takes several round trips that are not part of this test.
+	// Since go-redis 9.23 pipelines have connections of their own.
 	var hello sync.WaitGroup
 	for range connections {
 		hello.Go(func() { _ = e.rdb.Do(t.Context(), "blpop", "none", "0.3").Err() })
@@ -113,7 +115,7 @@ func far(t *check.Round, offered int) float64 {
 	callers.Wait()
 	e.proxy.Pass()
 	perSecond := float64(byRedis.Load()) / lasts.Seconds()
-	t.Logf("offered %d/s: %.0f/s decided by Redis, %d in all by the policy", offered, perSecond, unanswered.Load())
+	t.Logf("offered %d decisions per second, Redis made %.0f per second and the outage policy %d in all", offered, perSecond, unanswered.Load())
 	watch.wantOutages(t, 0)
 	return perSecond
 }

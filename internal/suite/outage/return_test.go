@@ -18,9 +18,9 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
 
-// The following tests check how soon Redis decides again, and how few calls are refused until then.
+// The tests of this file check how soon Redis decides again after an outage, and how few calls fail until then.
 
-// many is a limit that is never reached.
+// many returns a limit that is never reached.
 func many() core.Option { return core.FixedWindow(core.PerHour(1e9)) }
 
 // byRedis makes a decision, and reports whether Redis made it.
@@ -30,9 +30,10 @@ func byRedis(tb testing.TB, l *core.Limiter) bool {
 	return err == nil && res.Source == core.SourceRedis
 }
 
-// While requests want it Redis decides within 200 ms of its return, whichever way it was away.
+// TestServerReturns checks that Redis decides within 200 ms of its return as long as calls are made, whatever made it
+// unavailable.
 func TestServerReturns(t *testing.T) {
-	const timeout, lasts = 500 * time.Millisecond, 4 * time.Second // and by a driven clock for longer: TestServerIsBack (internal/redisstore)
+	const timeout, lasts = 500 * time.Millisecond, 4 * time.Second // TestServerIsBack (internal/redisstore) tests longer outages, by a driven clock
 	ways := []fault{
 		killed(),
 		{name: "paused", on: func(_ testing.TB, e *env) { e.server.Pause() }, off: func(_ testing.TB, e *env) { e.server.Resume() }},
@@ -59,7 +60,7 @@ func returns(t *check.Round, way fault, contextTimeout bool, lasts, timeout time
 	way.on(t, e)
 	for begun := time.Now(); time.Since(begun) < lasts; time.Sleep(100 * time.Millisecond) {
 		if byRedis(t, l) {
-			t.Error("Redis has decided while it was away")
+			t.Error("a call was decided by Redis, want an error while Redis is away")
 		}
 	}
 	way.off(t, e)
@@ -68,25 +69,25 @@ func returns(t *check.Round, way fault, contextTimeout bool, lasts, timeout time
 		time.Sleep(10 * time.Millisecond)
 	}
 	if took := time.Since(begun); took > max(200*time.Millisecond, timeout/5) {
-		t.Errorf("Redis decides after %v", took)
+		t.Errorf("Redis decides %v after its return, want at most 200ms", took)
 	}
 	watch.wantOutages(t, 1)
 }
 
-// A server whose round trip fits the Timeout decides, though a new connection to it takes several times as long: soon, and soon
-// after all connections were cut.
+// TestFarConnections checks that a server decides whose round trip fits the Timeout, although a new connection to it takes
+// several round trips: soon, and again soon after all connections were cut.
 func TestFarConnections(t *testing.T) {
 	if testing.Short() {
 		t.Skip("18 s of round trips")
 	}
 	t.Parallel()
-	// The longest round trip leaves 50 ms, and seven wake up in turn: two each way in the proxy, Redis, who reads the reply, and
-	// the caller.
+	// The longest round trip leaves 50 ms of the Timeout, in which seven goroutines or processes wake up one after the other:
+	// two for each direction in the proxy, Redis, the reader of the reply, and the caller.
 	const tooLate = 50 * time.Millisecond / 7
 	for _, contextTimeout := range []bool{false, true} {
 		t.Run(clientName(contextTimeout), func(t *testing.T) {
 			t.Parallel()
-			// One of both has TLS: more servers at once keep the machine busy by themselves.
+			// Only one of the two runs has TLS, because more servers at once would keep the machine busy.
 			s := setup{tls: !contextTimeout, options: withContextTimeout(contextTimeout).options}
 			check.IdleRounds(t, tooLate, func(t *check.Round) { farAway(t, s) })
 		})
@@ -106,11 +107,11 @@ func farAway(t *check.Round, s setup) {
 }
 
 func farConnections(t *check.Round, roundTrip, timeout time.Duration, callers int, s setup) {
-	const settled, cut, again, end = 6 * time.Second, 9 * time.Second, 15 * time.Second, 18 * time.Second // connections are made until settled
+	const settled, cut, again, end = 6 * time.Second, 9 * time.Second, 15 * time.Second, 18 * time.Second // until settled, connections are being made, and calls do not count
 	e := newEnv(t, s)
 	e.proxy.Latency(roundTrip / 2)
 	l, watch := watched(e.rdb, "far", many(), core.FailClosed(), core.Timeout(timeout))
-	var decided, refused [2]atomic.Int64 // before they are cut, and after that
+	var decided, refused [2]atomic.Int64 // before and after the connections are cut
 	var running sync.WaitGroup
 	begun := time.Now()
 	for range callers {
@@ -138,27 +139,27 @@ func farConnections(t *check.Round, roundTrip, timeout time.Duration, callers in
 	for phase := range decided {
 		good, bad := decided[phase].Load(), refused[phase].Load()
 		if bad > good/100 || good == 0 {
-			t.Errorf("cut %d times, Redis decided %d, and %d were refused", phase, good, bad)
+			t.Errorf("after the connections were cut %d times, Redis made %d decisions and %d calls failed; want at most 1 %% failed", phase, good, bad)
 		}
 	}
 	watch.wantOutages(t, 0)
 }
 
-// idle makes as many idle connections.
+// idle makes n idle connections.
 func idle(tb testing.TB, rdb *redis.Client, n int) {
 	tb.Helper()
 	check.Together(n, func(int) {
 		if err := rdb.Do(tb.Context(), "blpop", "none", "0.5").Err(); !errors.Is(err, redis.Nil) {
-			tb.Error(err)
+			tb.Errorf("BLPOP: got error %v, want redis.Nil", err)
 		}
 	})
 	if got := int(rdb.PoolStats().IdleConns); got < n {
-		tb.Errorf("%d idle connections, want %d", got, n)
+		tb.Errorf("the pool has %d idle connections, want %d", got, n)
 	}
 }
 
-// Idle TLS connections look alive when they are dead. However many there are Redis decides within half a second of its return,
-// and no outage is seen where it only closed them.
+// TestDeadConnections uses idle TLS connections, which look alive when they are dead. However many there are, Redis decides
+// within the Timeout of its return. If the server merely closed idle connections, no outage is reported.
 func TestDeadConnections(t *testing.T) {
 	t.Parallel()
 	const dead = 20
@@ -171,9 +172,9 @@ func TestDeadConnections(t *testing.T) {
 		"idle for too long": func(tb testing.TB, e *env) {
 			tb.Helper()
 			e.do(tb, "CONFIG SET timeout 1")
-			check.Eventually(tb, "the server closes what is idle", func() bool {
+			check.Eventually(tb, "the server closes the idle connections", func() bool {
 				list, err := e.admin.ClientList(tb.Context()).Result()
-				return err == nil && strings.Count(list, "\n") <= 1 // the admin's own
+				return err == nil && strings.Count(list, "\n") <= 1 // only the connection of the admin
 			})
 			e.do(tb, "CONFIG SET timeout 0")
 		},
@@ -192,9 +193,9 @@ func TestDeadConnections(t *testing.T) {
 						refused++
 					}
 					took := time.Since(begun)
-					t.Logf("%d refused, Redis decides after %v", refused, took)
+					t.Logf("%d calls failed, and Redis decided after %v", refused, took)
 					if took > timeout || refused > 1 || refused > 0 && !tls {
-						t.Errorf("%d refused, Redis decides after %v", refused, took)
+						t.Errorf("%d calls failed, and Redis decided after %v; want no failed call (with TLS at most 1), and at most %v", refused, took, timeout)
 					}
 					watch.wantOutages(t, 0)
 				})
@@ -203,7 +204,7 @@ func TestDeadConnections(t *testing.T) {
 	}
 }
 
-// All connections are cut once, under load: only calls in flight are refused.
+// TestConnectionsCutOnce cuts all connections once, under load: only calls in flight fail.
 func TestConnectionsCutOnce(t *testing.T) {
 	t.Parallel()
 	const callers = 32
@@ -234,17 +235,17 @@ func TestConnectionsCutOnce(t *testing.T) {
 						}
 					})
 				}
-				check.Eventually(t, "they are decided", func() bool { return decided.Load() > 10*callers })
+				check.Eventually(t, "Redis decides", func() bool { return decided.Load() > 10*callers })
 				refused.Store(0)
 				e.do(t, "CLIENT KILL TYPE normal SKIPME yes")
 				before := decided.Load()
-				check.Eventually(t, "they are decided again", func() bool { return decided.Load() > before+10*callers })
+				check.Eventually(t, "Redis decides again", func() bool { return decided.Load() > before+10*callers })
 				time.Sleep(timeout / 4)
 				close(end)
 				running.Wait()
-				t.Logf("%v: %d refused", roundTrip, refused.Load())
+				t.Logf("with a round trip of %v %d calls failed", roundTrip, refused.Load())
 				if n := refused.Load(); n > callers {
-					t.Errorf("%d refused, and %d were in flight at most", n, callers)
+					t.Errorf("%d calls failed, want at most the %d in flight", n, callers)
 				}
 				watch.wantOutages(t, 0)
 			})
@@ -252,8 +253,8 @@ func TestConnectionsCutOnce(t *testing.T) {
 	}
 }
 
-// The replica of a master that does not return decides within 3 s of its promotion: the master was killed, or it hangs. The
-// client has go-redis's defaults, with which by itself it would miss that for a minute.
+// TestMasterDoesNotReturn kills or pauses a master for good. Its replica decides within 3 s of its promotion. The client
+// has go-redis's defaults, with which go-redis alone would not notice the new master for a minute.
 func TestMasterDoesNotReturn(t *testing.T) {
 	t.Parallel()
 	for name, away := range map[string]func(*redistest.Instance){"killed": (*redistest.Instance).Stop, "hung": (*redistest.Instance).Pause} {
@@ -281,21 +282,21 @@ func TestMasterDoesNotReturn(t *testing.T) {
 					return !promoted.IsZero() && !decided.IsZero()
 				})
 				took := decided.Sub(promoted)
-				t.Logf("%s: Redis decides %v after the promotion", name, took)
+				t.Logf("%s: Redis decided %v after the promotion", name, took)
 				if took > 3*time.Second {
-					t.Errorf("Redis decides %v after the promotion", took)
+					t.Errorf("Redis decided %v after the promotion, want at most 3s", took)
 				}
-				check.Eventually(t, "the end is told", func() bool { return watch.count(core.EventFallbackOff) > 0 })
+				check.Eventually(t, "the end of the outage is reported", func() bool { return watch.count(core.EventFallbackOff) > 0 })
 				watch.wantOutages(t, 1)
 			})
 		})
 	}
 }
 
-// ownerOf returns the address of the master of key, as a node sees it; "" if it has none.
+// ownerOf returns the address of the master of key, as a node sees it, or "" if the key has none.
 func ownerOf(ctx context.Context, view *redis.Client, key string) string {
 	slot := int(view.ClusterKeySlot(ctx, key).Val())
-	for _, s := range view.ClusterSlots(ctx).Val() { //nolint:staticcheck // Redis 6 has no other
+	for _, s := range view.ClusterSlots(ctx).Val() { //nolint:staticcheck // Redis 6 has no other command
 		if s.Start <= slot && slot <= s.End {
 			return s.Nodes[0].Addr
 		}
@@ -303,7 +304,7 @@ func ownerOf(ctx context.Context, view *redis.Client, key string) string {
 	return ""
 }
 
-// The log says why Redis does not decide in words that a person can act on.
+// TestCauseIsClear checks that the log says why Redis does not decide, in words that an operator can act on.
 func TestCauseIsClear(t *testing.T) {
 	t.Parallel()
 	type trouble struct {
@@ -341,23 +342,23 @@ func TestCauseIsClear(t *testing.T) {
 					return slices.ContainsFunc(watch.warnings(), func(line string) bool { return strings.Contains(line, c.want) })
 				})
 				time.Sleep(500 * time.Millisecond)
-				if lines := watch.warnings(); len(lines) > 2 { // at first it may be known only that connections have ended
-					t.Errorf("%d lines: %q", len(lines), lines)
+				if lines := watch.warnings(); len(lines) > 2 { // the first line may only say that connections have ended
+					t.Errorf("%d lines were logged, want at most 2: %q", len(lines), lines)
 				}
 			})
 		})
 	}
 }
 
-// warnings returns what was logged as such.
+// warnings returns the logged lines.
 func (w *watcher) warnings() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.DeleteFunc(slices.Clone(w.texts), func(s string) bool { return strings.HasPrefix(s, "on: ") })
 }
 
-// A call that the Redis user may not make fails, and observers are notified, but it is not an outage.
-// Probes leave nothing behind.
+// TestRightIsMissing checks that a call for which the Redis user lacks a right fails and notifies observers, but is not an
+// outage. Probes leave nothing behind.
 func TestRightIsMissing(t *testing.T) {
 	t.Parallel()
 	const calls = 20
@@ -368,30 +369,31 @@ func TestRightIsMissing(t *testing.T) {
 			r, err := l.Acquire(t.Context(), "k", 1)
 			check.Need(t, err)
 			if r.Release(t.Context()) == nil {
-				t.Error("a slot was freed without the right to")
+				t.Error("Release succeeded without the right to run ZREM, want an error")
 			}
 		}
 		if n := watch.count(core.EventOutage); n != calls {
-			t.Errorf("%d failed calls were reported, want %d", n, calls)
+			t.Errorf("events reported %d failed calls, want %d", n, calls)
 		}
 		if lines := watch.warnings(); len(lines) != 1 || !strings.Contains(lines[0], "lacks a right") || watch.count(core.EventFallbackOn) > 0 {
-			t.Errorf("%q, want one line, and no outage", lines)
+			t.Errorf("the logged lines are %q, want one that names the missing right, and no outage", lines)
 		}
 		e.do(t, "DEL rl:slots:{k}:inflight")
 		e.do(t, "ACL SETUSER default -pexpireat -pexpire")
 		e.proxy.Refuse()
-		check.Eventually(t, "it is down", func() bool {
+		check.Eventually(t, "Redis is away", func() bool {
 			_, _ = l.Acquire(t.Context(), "k", 1)
 			return watch.count(core.EventFallbackOn) > 0
 		})
 		before := e.proxy.Count("EVALSHA")
 		e.proxy.Pass()
-		check.Eventually(t, "it is probed", func() bool { return e.proxy.Count("EVALSHA") > before })
-		check.Eventually(t, "probes leave nothing", func() bool { return len(e.admin.Keys(t.Context(), "*probe*").Val()) == 0 })
+		check.Eventually(t, "Redis is probed", func() bool { return e.proxy.Count("EVALSHA") > before })
+		check.Eventually(t, "the probes have left nothing in Redis", func() bool { return len(e.admin.Keys(t.Context(), "*probe*").Val()) == 0 })
 	})
 }
 
-// A client of one server that talks to a node of a Cluster decides by what that has, and one line says what is wrong.
+// TestNodeOfCluster checks that a client for one server that is connected to a node of a Cluster decides on the keys of
+// this node, and that one line says what is wrong.
 func TestNodeOfCluster(t *testing.T) {
 	t.Parallel()
 	rdb := redis.NewClient(&redis.Options{Addr: redistest.Cluster(t)[0]})
@@ -403,12 +405,13 @@ func TestNodeOfCluster(t *testing.T) {
 		}
 		lines := watch.warnings()
 		if len(lines) != 1 || !strings.Contains(lines[0], "NewClusterClient") || watch.count(core.EventFallbackOn) > 0 {
-			t.Errorf("%q, want one line that says what to use, and no outage", lines)
+			t.Errorf("the logged lines are %q, want one that names NewClusterClient, and no outage", lines)
 		}
 	})
 }
 
-// The lines about a master behind Sentinel have its address: of the one that went, and of the one that came. Requests that are rare hear of the end of the outage, too.
+// TestSentinelsMasterIsNamed checks that the lines about a master behind Sentinel contain its address: of the master that
+// failed, and of the new one. Limiters with rare calls are notified of the end of the outage, too.
 func TestSentinelsMasterIsNamed(t *testing.T) {
 	t.Parallel()
 	check.Rounds(t, failoverTimeouts, func(t *check.Round, timeout time.Duration) {
@@ -418,20 +421,20 @@ func TestSentinelsMasterIsNamed(t *testing.T) {
 		master := g.Master()
 		master.Stop()
 		_ = byRedis(t, l)
-		// Where the failover is over before the first probe of a busy process there is no outage.
-		if !check.Eventually(t, "it is down", func() bool { return watch.count(core.EventFallbackOn) > 0 }) {
+		// If the failover is over before the first probe of a busy process, there is no outage.
+		if !check.Eventually(t, "Redis is away", func() bool { return watch.count(core.EventFallbackOn) > 0 }) {
 			return
 		}
 		if lines := watch.warnings(); len(lines) == 0 || !strings.Contains(lines[0], master.Addr) {
-			t.Errorf("%q, want the address of the master, %s", lines, master.Addr)
+			t.Errorf("the logged lines are %q, want the first to have the address of the master, %s", lines, master.Addr)
 		}
 		check.Within(t, failoverLimit, "another master", func() bool { return g.Master() != master })
-		check.Eventually(t, "the end is told though nothing is asked", func() bool { return watch.count(core.EventFallbackOff) > 0 })
-		if !byRedis(t, l) { // l is in use until here: a Limiter that nobody has is told nothing
-			t.Error("the new master does not decide")
+		check.Eventually(t, "the end of the outage is reported without a call", func() bool { return watch.count(core.EventFallbackOff) > 0 })
+		if !byRedis(t, l) { // l is used here because a Limiter that is garbage would not be notified
+			t.Error("a call was not decided by Redis, want a decision by the new master")
 		}
 		if lines := watch.warnings(); len(lines) == 0 || !strings.Contains(lines[len(lines)-1], "server="+g.Master().Addr) {
-			t.Errorf("%q, want the last to name %s", lines, g.Master().Addr)
+			t.Errorf("the logged lines are %q, want the last to have the address of the new master, %s", lines, g.Master().Addr)
 		}
 		watch.wantOutages(t, 1)
 	})

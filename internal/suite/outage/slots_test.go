@@ -17,16 +17,17 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
 
-// A Cluster is resharded, slowly, key by key, while many call: while a slot moves, the keys of one decision of several limits
-// are on two nodes, and both refuse it. It is asked again until they are together, so Redis decides at least 99 % of all, each
-// of them once, and no node is taken for one that is down. Nearly all share scripts with decisions on keys of other slots.
+// TestSlotsMove moves slots of a Cluster slowly, key by key, while many callers decide. While a slot moves, the keys of one
+// decision of several limits are on two nodes, and both nodes refuse it. The limiter repeats the decision until the keys
+// are together, so Redis makes at least 99 % of all decisions, each of them once, and no node is mistaken for one that is
+// down. Nearly all decisions share scripts with decisions on keys of other slots.
 func TestSlotsMove(t *testing.T) {
 	t.Parallel()
 	addrs := redistest.Cluster(t)
 	check.IdleRounds(t, tooBusy, func(t *check.Round) { slotsMove(t, addrs, 96, 3*time.Millisecond) })
 }
 
-// slotsMove has callers that pause between two calls.
+// slotsMove moves slots while callers decide, with a pause between two calls.
 func slotsMove(t *check.Round, addrs []string, callers int, pause time.Duration) {
 	const lasts, keyEvery, users = 3 * time.Second, 30 * time.Millisecond, 30
 	client := redistest.ClusterClient(t, addrs)
@@ -46,7 +47,7 @@ func slotsMove(t *check.Round, addrs []string, callers int, pause time.Duration)
 	for i := range callers {
 		running.Go(func() {
 			for n := i; time.Now().Before(end); n++ {
-				res, err := l.Allow(t.Context(), keys[n*7%users]) // in another order than that in which slots move
+				res, err := l.Allow(t.Context(), keys[n*7%users]) // the callers use the keys in another order than the slots move
 				check.OK(t, err)
 				calls.Add(1)
 				if res.Source == core.SourceRedis {
@@ -63,9 +64,9 @@ func slotsMove(t *check.Round, addrs []string, callers int, pause time.Duration)
 	}
 	running.Wait()
 	share := float64(byRedis.Load()) / float64(calls.Load())
-	t.Logf("%d slots moved; Redis decided %.2f %% of %d; %d failed calls", moved, 100*share, calls.Load(), watch.count(core.EventOutage))
+	t.Logf("%d slots moved; Redis made %.2f %% of %d decisions; %d calls failed", moved, 100*share, calls.Load(), watch.count(core.EventOutage))
 	if share < 0.99 {
-		t.Errorf("Redis decided %.2f %% of %d, want 99 %%", 100*share, calls.Load())
+		t.Errorf("Redis made %.2f %% of %d decisions, want at least 99 %%", 100*share, calls.Load())
 	}
 	watch.wantOutages(t, 0)
 	used := int64(0)
@@ -80,11 +81,11 @@ func slotsMove(t *check.Round, addrs []string, callers int, pause time.Duration)
 		}
 	}
 	if least := byRedis.Load() + users; used < least || used > calls.Load()+users {
-		t.Errorf("%d charged, want %d to %d", used, least, calls.Load()+users)
+		t.Errorf("%d units are charged, want %d to %d", used, least, calls.Load()+users)
 	}
 }
 
-// moveSlot moves the slot of key to another master, with one of its keys at a time.
+// moveSlot moves the slot of key to another master, one key at a time.
 func moveSlot(t *check.Round, client *redis.ClusterClient, key string, every time.Duration) {
 	slot := client.ClusterKeySlot(t.Context(), key).Val()
 	from, to := holderOf(t, client, slot)
@@ -98,7 +99,7 @@ func moveSlot(t *check.Round, client *redis.ClusterClient, key string, every tim
 	redistest.EndMove(t, slot, from, to)
 }
 
-// holderOf returns the master that has the keys of the slot, and another one.
+// holderOf returns the master that has the keys of the slot, and another master.
 func holderOf(t *check.Round, client *redis.ClusterClient, slot int64) (holder, other *redis.Client) {
 	var mu sync.Mutex
 	if err := client.ForEachMaster(t.Context(), func(ctx context.Context, node *redis.Client) error {
@@ -115,19 +116,20 @@ func holderOf(t *check.Round, client *redis.ClusterClient, slot int64) (holder, 
 		t.Fatal(err)
 	}
 	if holder == nil || other == nil {
-		t.Fatalf("slot %d: keys on %v, not on %v", slot, holder, other)
+		t.Fatalf("slot %d: found the master %v with keys and the master %v without, want one of each", slot, holder, other)
 	}
 	return holder, other
 }
 
-// No node has a slot any more: for a moment it may be on its way, and then each call is told of as failed, and a line says what to
-// do. Check says so, too, and other keys are decided by Redis.
+// TestSlotOfNoNode removes a slot from its node without giving it to another node. For a moment the slot may be on its way.
+// After that each call is reported as failed, and a line says what to do. Check says so, too, and Redis decides on the keys
+// of other slots.
 func TestSlotOfNoNode(t *testing.T) {
 	t.Parallel()
 	const hint = "redis-cli --cluster check"
 	addrs := redistest.Cluster(t)
 	client := redistest.ClusterClient(t, addrs)
-	l, watch := limiter(client, "nobody", core.Timeout(time.Minute)) // a busy machine is no outage
+	l, watch := limiter(client, "nobody", core.Timeout(time.Minute)) // so long that a busy machine causes no outage
 	for _, key := range []string{"k", "other"} {
 		awaitRedis(t, l, key)
 	}
@@ -145,28 +147,28 @@ func TestSlotOfNoNode(t *testing.T) {
 		check.OK(t, err)
 		return res.Source
 	}
-	check.Eventually(t, "the slot is on no node", func() bool { return source("k") == core.SourceFallback })
+	check.Eventually(t, "the fallback decides, as no node has the slot", func() bool { return source("k") == core.SourceFallback })
 	begun := time.Now()
 	if n := watch.count(core.EventOutage); n > 0 && time.Since(begun) < time.Second {
-		t.Errorf("%d failed calls are told of at once: %v", n, watch.causes)
+		t.Errorf("%d failed calls were reported at once, want none as the slot might be on its way: %v", n, watch.causes)
 	}
-	check.Eventually(t, "it is told of", func() bool {
+	check.Eventually(t, "a failed call is reported", func() bool {
 		source("k")
 		time.Sleep(50 * time.Millisecond)
 		return watch.count(core.EventOutage) > 0
 	})
 	if took := time.Since(begun); took < 2*time.Second {
-		t.Errorf("told of after %v, want 3s: it might be on its way", took)
+		t.Errorf("a failed call was reported after %v, want 3s: the slot might be on its way", took)
 	}
 	if by := source("other"); by != core.SourceRedis {
-		t.Errorf("a key of another slot is decided by %v", by)
+		t.Errorf("a key of another slot was decided by %v, want Redis", by)
 	}
 	watch.mu.Lock()
 	if lines := strings.Join(watch.texts, "\n"); strings.Count(lines, hint) != 1 || watch.lines[slog.LevelWarn] != 1 {
-		t.Errorf("want one line with a hint: %s", lines)
+		t.Errorf("the logged lines are %q, want one warning, with one hint to check the Cluster", lines)
 	}
 	watch.mu.Unlock()
 	if err := l.Check(t.Context()); err == nil || !strings.Contains(err.Error(), hint) {
-		t.Errorf("Check: %v", err)
+		t.Errorf("Check: got error %v, want one with the hint %q", err, hint)
 	}
 }

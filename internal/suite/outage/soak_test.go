@@ -13,10 +13,11 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/check"
 )
 
-// soakEnv says how long the soak test lasts: "30s".
+// soakEnv is the environment variable with the duration of the soak test, such as "30s".
 const soakEnv = "REDISLIMIT_SOAK"
 
-// At full speed through random faults: admissions stay within what the mode allows, and nothing grows.
+// TestSoak makes calls at full speed through random faults. The admitted calls stay within what each mode allows, and
+// neither goroutines nor memory grow.
 func TestSoak(t *testing.T) {
 	lasts := 5 * time.Second
 	if s := os.Getenv(soakEnv); s != "" {
@@ -43,7 +44,7 @@ func soak(t *testing.T, lasts time.Duration) {
 	for i, m := range modes() {
 		l := newLoad(m, e.rdb, fmt.Sprint("soak", i), perKey, 100*time.Millisecond, names...)
 		loads = append(loads, l)
-		l.run(t, &running, callers, 200*time.Microsecond, end) // or they would starve the proxy of their cores
+		l.run(t, &running, callers, 200*time.Microsecond, end) // without a pause the callers would leave the proxy no processor
 	}
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -72,13 +73,13 @@ func soak(t *testing.T, lasts time.Duration) {
 		e.proxy.Pass()
 		time.Sleep(time.Duration(random.IntN(1500)) * time.Millisecond) // often long enough for the breaker to close
 		if heap == 0 && time.Since(start) > lasts/3 {
-			heap = inUse() // all keys are known, and the pool is full
+			heap = inUse() // by now all keys are known, and the pool is full
 		}
 	}
 	close(end)
 	running.Wait()
 	if grown := int64(inUse()) - int64(heap); grown > 8<<20 {
-		t.Errorf("the heap grew by %d bytes", grown)
+		t.Errorf("the heap grew by %d bytes, want at most 8 MiB", grown)
 	}
 	for i, l := range loads {
 		awaitRedis(t, l.limiter, "k0")
@@ -87,15 +88,16 @@ func soak(t *testing.T, lasts time.Duration) {
 			auditor := core.MustNew(e.admin, fmt.Sprint("soak", i), core.FixedWindow(core.PerHour(perKey)), core.Timeout(time.Minute))
 			res, err := auditor.Peek(t.Context(), key)
 			if admitted := l.admitted[key][core.SourceRedis].Load(); err != nil || res.Limit-res.Remaining < admitted {
-				t.Errorf("%s: %q: %d admitted by Redis, %d charged, %v", l.name, key, admitted, res.Limit-res.Remaining, err)
+				t.Errorf("%s, key %q: Redis admitted %d calls and has %d units charged, %v; want at least as many charged", l.name, key, admitted, res.Limit-res.Remaining, err)
 			}
 		}
 	}
 	if expiring(t, e.admin) == 0 {
-		t.Error("no keys")
+		t.Error("Redis has no keys after the test, want some")
 	}
 }
 
+// inUse returns the bytes of the heap that are in use after a garbage collection.
 func inUse() uint64 {
 	runtime.GC()
 	var m runtime.MemStats

@@ -13,17 +13,17 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/check"
 )
 
-// terminator speaks TLS before a server that does not. Its certificate can turn bad while it runs.
+// terminator is a TLS proxy for a server without TLS. Its certificate can become invalid while it runs.
 type terminator struct {
 	addr   string
-	client *tls.Config // of those who trust it
+	client *tls.Config // the configuration of clients that trust its certificate
 	bad    atomic.Bool
 }
 
 func newTerminator(tb testing.TB, target string) *terminator {
 	tb.Helper()
 	e := &terminator{}
-	certified := httptest.NewTLSServer(nil) // for its certificate
+	certified := httptest.NewTLSServer(nil) // only for its certificate
 	certified.Close()
 	good := certified.TLS.Certificates
 	e.client = certified.Client().Transport.(*http.Transport).TLSClientConfig
@@ -51,12 +51,12 @@ func newTerminator(tb testing.TB, target string) *terminator {
 	})
 	tb.Cleanup(func() {
 		_ = l.Close()
-		running.Wait() // the clients close before: their cleanup was registered later
+		running.Wait() // the clients have been closed, because their cleanup was registered later
 	})
 	return e
 }
 
-// join copies both ways until one side ends.
+// join connects to target and copies bytes in both directions until one side ends.
 func join(conn net.Conn, target string) {
 	defer func() { _ = conn.Close() }()
 	server, err := net.Dial("tcp", target)

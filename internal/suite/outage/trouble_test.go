@@ -13,10 +13,10 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/check"
 )
 
-// The following troubles are not outages: Redis decides all along, in every mode, exactly.
+// The test of this file makes trouble that is not an outage: Redis decides all the time, exactly, in every mode.
 
-// One connection for 256 callers: they wait for each other, which is no outage; and where Redis does not answer none waits
-// for longer than the timeout, and no goroutine stays behind.
+// TestPoolOfOne makes 256 callers share one connection. They wait for each other, which is no outage. When Redis stops
+// answering, no caller waits longer than the Timeout, and no goroutine stays behind.
 func TestPoolOfOne(t *testing.T) {
 	base := runtime.NumGoroutine()
 	for _, contextTimeout := range []bool{false, true} {
@@ -46,12 +46,12 @@ func poolOfOne(t *check.Round, base int, contextTimeout bool, timeout time.Durat
 		admitted := concurrently(callers, func() bool {
 			res, err := l.Allow(t.Context(), m.name)
 			if err != nil || res.Source != core.SourceRedis {
-				t.Errorf("%s: %+v, %v", m.name, res, err)
+				t.Errorf("%s: got %+v, %v; want a decision by Redis", m.name, res, err)
 			}
 			return res.Allowed
 		})
 		if used := e.used(t, "pool", m.name); admitted != limit || used != limit {
-			t.Errorf("%s: %d admitted, %d charged, want %d", m.name, admitted, used, limit)
+			t.Errorf("%s: %d calls were admitted and %d units charged, want %d of both", m.name, admitted, used, limit)
 		}
 		watch.wantOutages(t, 0)
 	})
@@ -68,10 +68,10 @@ func poolOfOne(t *check.Round, base int, contextTimeout bool, timeout time.Durat
 			return ok
 		})
 		if m.share > 0 && admitted != limit/m.share {
-			t.Errorf("%s: admitted %d, want %d", m.name, admitted, limit/m.share)
+			t.Errorf("%s: the fallback admitted %d calls, want %d", m.name, admitted, limit/m.share)
 		}
-		check.Eventually(t, "it is known that Redis is away", func() bool {
-			_, _ = l.Peek(t.Context(), m.name) // a busy process probes first, and only where decisions are wanted
+		check.Eventually(t, "the limiter knows that Redis is away", func() bool {
+			_, _ = l.Peek(t.Context(), m.name) // a busy process probes first, and only while calls are made
 			return watch.count(core.EventFallbackOn) == 1
 		})
 		mu.Lock()
@@ -82,12 +82,12 @@ func poolOfOne(t *check.Round, base int, contextTimeout bool, timeout time.Durat
 		}
 	})
 	check.Eventually(t, "fewer goroutines than stalled calls", func() bool { return runtime.NumGoroutine() < base+callers/2 })
-	e.proxy.Reset() // frees the connection that waits for an answer
+	e.proxy.Reset() // frees the connection that waits for a reply
 	e.proxy.Pass()
 	each(func(m mode) { stuck[m.name]() })
 }
 
-// concurrently calls f n times at once and counts what it admits.
+// concurrently calls f n times at once and returns how many of these calls returned true.
 func concurrently(n int, f func() bool) int64 {
 	var admitted atomic.Int64
 	check.Together(n, func(int) {

@@ -16,22 +16,22 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/check"
 )
 
-// slack is what a decision may take beyond its timeout. It distinguishes a hang from a busy machine, nothing finer: how
-// long a decision takes is what the benchmark measures.
+// slack is how much longer than its Timeout a decision may take. It is long enough to distinguish a hang from a busy
+// machine, and nothing finer: the benchmark measures how long a decision takes.
 const slack = 5 * time.Second
 
 // watcher counts the log lines and the events of a Limiter.
 type watcher struct {
-	slog.Handler // never called: a nil one satisfies the interface
+	slog.Handler // nil: it only makes a watcher a slog.Handler, and its methods are never called
 
-	limiter *core.Limiter // is kept with it: of one that was collected nobody is told of the end of an outage
+	limiter *core.Limiter // kept here because a limiter that was garbage-collected notifies nobody of the end of an outage
 
 	mu     sync.Mutex
 	lines  map[slog.Level]int
 	texts  []string
 	events map[core.EventKind]int
 	states []string
-	causes []error // the first
+	causes []error // the errors of the first failed calls
 	before int     // how many calls had failed when the breaker opened for the first time
 }
 
@@ -50,7 +50,7 @@ func (w *watcher) Handle(_ context.Context, r slog.Record) error {
 		return true
 	})
 	w.texts = append(w.texts, line)
-	if !strings.Contains(line, " for=") && !strings.Contains(line, "this process is overloaded") { // another cause, and no outage
+	if !strings.Contains(line, " for=") && !strings.Contains(line, "this process is overloaded") { // these lines report another cause, and no outage
 		w.lines[r.Level]++
 	}
 	return nil
@@ -60,7 +60,7 @@ func (w *watcher) observe(_ context.Context, e core.Event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.events[e.Kind]++
-	switch e.Kind { //nolint:exhaustive // the others are only counted
+	switch e.Kind { //nolint:exhaustive // other kinds are only counted
 	case core.EventBreaker:
 		w.states = append(w.states, e.Detail)
 		if len(w.states) == 1 {
@@ -75,10 +75,10 @@ func (w *watcher) observe(_ context.Context, e core.Event) {
 	}
 }
 
-// outages are all states of a breaker, once Redis is back.
+// outages matches the states that a breaker may have had once Redis is back.
 var outages = regexp.MustCompile(`^((^| )open closed)*$`)
 
-// options are what a Limiter needs to be watched.
+// options returns the options that a Limiter needs in order to be watched.
 func (w *watcher) options() []core.Option {
 	return []core.Option{core.Observe(w.observe), core.Logger(slog.New(w))}
 }
@@ -89,30 +89,31 @@ func (w *watcher) count(k core.EventKind) int {
 	return w.events[k]
 }
 
-// wantOutages checks that n outages were reported: one event when Redis failed, one when it was back, and a line with
-// each of the first: one outage is logged in a minute.
+// wantOutages checks that n outages were reported: for each, one event when Redis failed and one when it was back. Only the
+// first outage is logged, with one line at its start and one at its end, because at most one is logged per minute.
 func (w *watcher) wantOutages(tb testing.TB, n int) {
 	tb.Helper()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if logged := min(n, 1); w.lines[slog.LevelWarn] != logged || w.lines[slog.LevelInfo] != logged || len(w.lines) > 2 {
-		tb.Errorf("log lines by level: %v, want %d of WARN and of INFO: %q; outages: %v", w.lines, logged, w.texts, w.causes)
+		tb.Errorf("the log lines by level are %v, want %d of WARN and of INFO: %q; the failed calls: %v", w.lines, logged, w.texts, w.causes)
 	}
 	if on, off := w.events[core.EventFallbackOn], w.events[core.EventFallbackOff]; on != n || off != n {
-		tb.Errorf("the fallback went on %d times and off %d times, want %d: %q; outages: %v", on, off, n, w.texts, w.causes)
+		tb.Errorf("the fallback went on %d times and off %d times, want %d: %q; the failed calls: %v", on, off, n, w.texts, w.causes)
 	}
 	if states := strings.Join(w.states, " "); !outages.MatchString(states) {
-		tb.Errorf("states of the breaker: %v", states)
+		tb.Errorf("the states of the breaker were %q, want open and closed in turn, and closed at the end", states)
 	}
 }
 
-// a mode is an outage policy, and what it may admit of a limit while Redis is away.
+// A mode is an outage policy, and how much of a limit it may admit while Redis is away.
 type mode struct {
 	name    string
 	options []core.Option
-	share   int64 // the part of the limit, for FailLocal
+	share   int64 // the process enforces 1/share of the limit; 0 if the mode is not FailLocal
 }
 
+// modes returns the outage policies.
 func modes() []mode {
 	return []mode{
 		{"FailLocal", nil, 1}, // the default
@@ -122,8 +123,8 @@ func modes() []mode {
 	}
 }
 
-// inEachMode runs all modes at the same time, each a subtest in rounds: not t.Parallel, which runs no more at a time than
-// there are cores, while these mostly wait.
+// inEachMode runs f in all modes at the same time, each in a subtest that runs in rounds. It does not use t.Parallel, which
+// would run only as many modes at a time as there are processors, while these tests mostly wait.
 func inEachMode(t *testing.T, f func(t *check.Round, m mode, timeout time.Duration)) {
 	t.Helper()
 	var running sync.WaitGroup
@@ -137,31 +138,31 @@ func inEachMode(t *testing.T, f func(t *check.Round, m mode, timeout time.Durati
 	running.Wait()
 }
 
-// during checks one decision of an outage, and reports whether it admits.
+// during checks one decision during an outage, and reports whether it admits.
 func (m mode) during(tb testing.TB, res core.Result, err error) bool {
 	tb.Helper()
 	switch {
 	case m.name == "FailClosed":
 		if !errors.Is(err, core.ErrUnavailable) || res.Allowed {
-			tb.Errorf("during the outage: %+v, %v; want ErrUnavailable", res, err)
+			tb.Errorf("during the outage: got %+v, %v; want ErrUnavailable", res, err)
 		}
 	case m.name == "FailOpen":
 		if err != nil || !res.Allowed || res.Source != core.SourceNone {
-			tb.Errorf("during the outage: %+v, %v; want it admitted without a decision", res, err)
+			tb.Errorf("during the outage: got %+v, %v; want it admitted without a decision", res, err)
 		}
 	case err != nil || res.Source != core.SourceFallback:
-		tb.Errorf("during the outage: %+v, %v; want a decision of the fallback", res, err)
+		tb.Errorf("during the outage: got %+v, %v; want a decision by the fallback", res, err)
 	}
 	return res.Allowed && err == nil
 }
 
-// timed calls f and fails the test if that is stuck.
+// timed calls f and fails the test if f takes much longer than the timeout.
 func timed(tb testing.TB, timeout time.Duration, f func()) {
 	tb.Helper()
 	start := time.Now()
 	f()
 	if took := time.Since(start); took > timeout+slack {
-		tb.Errorf("a call took %v with a timeout of %v", took, timeout)
+		tb.Errorf("a call took %v, want at most the timeout of %v and some slack", took, timeout)
 	}
 }
 

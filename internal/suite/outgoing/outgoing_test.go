@@ -1,5 +1,4 @@
-// Package outgoing tests httplimit.Transport: several processes call a server over real connections, with a
-// real Redis.
+// Package outgoing tests httplimit.Transport: several processes call a server over real connections, with a real Redis.
 package outgoing
 
 import (
@@ -24,9 +23,10 @@ import (
 // patient is a Timeout for busy machines.
 const patient = time.Minute
 
+// everything gives all requests the same key.
 func everything(*http.Request) string { return "partner" }
 
-// process returns what another process would have: a client of Redis, a Limiter, and an HTTP client.
+// process returns the parts that another process would have: a client of Redis with a Limiter, and an HTTP client.
 func process(t *testing.T, redis *redistest.Instance, limit core.Option, opts ...httplimit.TransportOption) (*core.Limiter, *http.Client) {
 	t.Helper()
 	lim := core.MustNew(redis.Client(t), "partner", limit, core.Ban(), core.FailOpen(), core.Timeout(patient))
@@ -38,6 +38,7 @@ func process(t *testing.T, redis *redistest.Instance, limit core.Option, opts ..
 	return lim, &http.Client{Transport: httplimit.Transport(lim, everything, append(opts, httplimit.Base(base))...)}
 }
 
+// server starts a server and returns its URL.
 func server(t *testing.T, handler http.HandlerFunc) string {
 	t.Helper()
 	s := httptest.NewServer(handler)
@@ -45,7 +46,7 @@ func server(t *testing.T, handler http.HandlerFunc) string {
 	return s.URL
 }
 
-// get returns the status of an answer that was read to its end.
+// get sends a request, reads the response to its end, and returns its status.
 func get(ctx context.Context, c *http.Client, url string) (int, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {
@@ -60,21 +61,21 @@ func get(ctx context.Context, c *http.Client, url string) (int, error) {
 	return response.StatusCode, err
 }
 
-// TestAllProcessesHoldBack makes the server ask one process to wait. No process sends a request before that
-// time is over, and all waiting requests are served.
+// TestAllProcessesHoldBack makes the server tell one process to wait. No process sends a request before that time is over,
+// and then all waiting requests are served.
 func TestAllProcessesHoldBack(t *testing.T) {
 	t.Parallel()
-	const asked = 1500 * time.Millisecond
+	const pause = 1500 * time.Millisecond
 	var answered atomic.Pointer[time.Time]
 	var soon, served atomic.Int64
 	url := server(t, func(w http.ResponseWriter, _ *http.Request) {
 		now := time.Now()
 		if answered.CompareAndSwap(nil, &now) {
-			w.Header().Set("Retry-After-Ms", fmt.Sprint(asked.Milliseconds()))
+			w.Header().Set("Retry-After-Ms", fmt.Sprint(pause.Milliseconds()))
 			w.WriteHeader(http.StatusTooManyRequests)
 			return
 		}
-		if now.Sub(*answered.Load()) < asked {
+		if now.Sub(*answered.Load()) < pause {
 			soon.Add(1)
 		}
 		served.Add(1)
@@ -84,9 +85,9 @@ func TestAllProcessesHoldBack(t *testing.T) {
 	lim, one := process(t, redis, limit)
 	_, two := process(t, redis, limit)
 	if status, err := get(t.Context(), one, url); status != http.StatusTooManyRequests || err != nil {
-		t.Fatal(status, err)
+		t.Fatalf("the first request: got status %d, %v; want 429", status, err)
 	}
-	// What another answer says does not shorten it.
+	// A shorter time from another response does not shorten the pause.
 	if err := lim.BlockAtLeast(t.Context(), "partner", time.Millisecond); err != nil {
 		t.Error(err)
 	}
@@ -94,30 +95,30 @@ func TestAllProcessesHoldBack(t *testing.T) {
 	for i := range 40 {
 		calls.Go(func() {
 			if status, err := get(t.Context(), []*http.Client{one, two}[i%2], url); status != http.StatusOK || err != nil {
-				t.Error(status, err)
+				t.Errorf("a request after the pause: got status %d, %v; want 200", status, err)
 			}
 		})
 	}
 	calls.Wait()
 	if soon.Load() > 0 || served.Load() != 40 {
-		t.Errorf("%d of %d requests came too soon", soon.Load(), served.Load())
+		t.Errorf("%d of %d requests came too soon, want 0 of 40", soon.Load(), served.Load())
 	}
 }
 
-// TestHoldsBackWithoutRedis stops Redis before the server asks to wait, with an outage policy that admits
+// TestHoldsBackWithoutRedis stops Redis before the server tells this process to wait, with an outage policy that admits
 // everything: this process waits nevertheless.
 func TestHoldsBackWithoutRedis(t *testing.T) {
 	t.Parallel()
-	const asked = time.Second
+	const pause = time.Second
 	var answered atomic.Pointer[time.Time]
 	url := server(t, func(w http.ResponseWriter, _ *http.Request) {
 		now := time.Now()
 		switch before := answered.Swap(&now); {
 		case before == nil:
-			w.Header().Set("Retry-After-Ms", fmt.Sprint(asked.Milliseconds()))
+			w.Header().Set("Retry-After-Ms", fmt.Sprint(pause.Milliseconds()))
 			w.WriteHeader(http.StatusTooManyRequests)
-		case now.Sub(*before) < asked:
-			t.Errorf("the next request came after %v", now.Sub(*before))
+		case now.Sub(*before) < pause:
+			t.Errorf("the next request came after %v, want %v", now.Sub(*before), pause)
 		}
 	})
 	redis := redistest.Server(t)
@@ -125,20 +126,20 @@ func TestHoldsBackWithoutRedis(t *testing.T) {
 	redis.Stop()
 	for _, want := range []int{http.StatusTooManyRequests, http.StatusOK} {
 		if status, err := get(t.Context(), client, url); status != want || err != nil {
-			t.Error(status, err)
+			t.Errorf("got status %d, %v; want %d", status, err, want)
 		}
 	}
 }
 
-// TestRetriesOverOneConnection has a request with a body be denied: it is sent again, whole, over the same connection, and
-// the caller hears nothing of the denial.
+// TestRetriesOverOneConnection makes the server deny a request with a body. The request is sent again, whole, over the same
+// connection, and the caller does not see the denial.
 func TestRetriesOverOneConnection(t *testing.T) {
 	t.Parallel()
 	var connections, calls atomic.Int64
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		text, err := io.ReadAll(r.Body)
 		if string(text) != "a body" || err != nil {
-			t.Errorf("%q, %v", text, err)
+			t.Errorf("the server read the body %q, %v; want %q", text, err, "a body")
 		}
 		if calls.Add(1) < 3 {
 			w.Header().Set("Retry-After-Ms", "20")
@@ -164,11 +165,11 @@ func TestRetriesOverOneConnection(t *testing.T) {
 	}
 	_ = response.Body.Close()
 	if response.StatusCode != http.StatusOK || calls.Load() != 3 || connections.Load() != 1 {
-		t.Errorf("status %d after %d calls over %d connections", response.StatusCode, calls.Load(), connections.Load())
+		t.Errorf("got status %d after %d calls over %d connections, want 200 after 3 calls over 1", response.StatusCode, calls.Load(), connections.Load())
 	}
 }
 
-// TestRedirectsCount has an answer redirect: the request that follows is charged, too.
+// TestRedirectsCount makes a response redirect the client: the request that follows is charged, too.
 func TestRedirectsCount(t *testing.T) {
 	t.Parallel()
 	url := server(t, func(w http.ResponseWriter, r *http.Request) {
@@ -178,15 +179,15 @@ func TestRedirectsCount(t *testing.T) {
 	})
 	lim, client := process(t, redistest.Server(t), core.FixedWindow(core.PerHour(10)))
 	if status, err := get(t.Context(), client, url); status != http.StatusOK || err != nil {
-		t.Fatal(status, err)
+		t.Fatalf("got status %d, %v; want 200", status, err)
 	}
 	if res, err := lim.Peek(t.Context(), "partner"); err != nil || res.Remaining != 8 {
-		t.Errorf("%+v, %v; want 8 left", res, err)
+		t.Errorf("Peek: got %+v, %v; want 8 remaining", res, err)
 	}
 }
 
-// TestSlotLost has Redis forget a slot while the answer is awaited: the request ends, since another process may have
-// sent one instead.
+// TestSlotLost makes Redis lose a slot while the client waits for the response: the request is aborted, because another
+// process may have sent one by now.
 func TestSlotLost(t *testing.T) {
 	t.Parallel()
 	came, leave := make(chan bool, 1), make(chan bool)
@@ -207,6 +208,6 @@ func TestSlotLost(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), patient)
 	defer cancel()
 	if status, err := get(ctx, client, url); !errors.Is(err, core.ErrSlotLost) {
-		t.Errorf("%d, %v; want ErrSlotLost", status, err)
+		t.Errorf("got status %d, %v; want ErrSlotLost", status, err)
 	}
 }

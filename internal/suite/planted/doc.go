@@ -1,3 +1,3 @@
-// Package planted tests what the scripts make of values in Redis that they did not write: planted, damaged or old ones.
-// The rules are in the document of package algorithm, "Foreign values".
+// Package planted tests what the scripts do with values in Redis that they did not write: planted, damaged or old values.
+// The section "Foreign values" of the documentation of package algorithm has the rules.
 package planted

@@ -17,46 +17,48 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
 
-// A known value is one that did harm once, or would do it if a rule were weaker.
+// A known is a value that once did harm, or would do harm if a rule were weaker.
 type known struct {
-	name, of string
+	name, of string // of is the name of the algorithm
 	put      func(w *world) redis.Cmder
 }
 
+// text stores a string. "FORM " in it stands for the constants with which a bucket of the limit's own rate begins.
 func text(format string, args ...any) func(*world) redis.Cmder {
 	return func(w *world) redis.Cmder {
 		return w.client.Set(w.t.Context(), key, strings.ReplaceAll(fmt.Sprintf(format, args...), "FORM ", w.form()), 0)
 	}
 }
 
-// form is with what a bucket's own value begins.
+// form returns the text with which a value of the limit's own bucket begins.
 func (w *world) form() string { return fmt.Sprint(w.members[0].Constants()[0]) }
 
-// behindOwn is a record behind what the limit itself stores for a unit.
+// behindOwn stores a record of holds behind the value that the limit itself stores for one unit.
 func behindOwn(record string) func(*world) redis.Cmder {
 	return func(w *world) redis.Cmder {
 		w.decide(w.members[:1], algorithm.OpCharge, 1, 1)
 		own := w.client.Get(w.t.Context(), key).Val()
 		if own == "" {
-			w.fatalf("the limit stores no string")
+			w.fatalf("the limit stores no string, want one")
 		}
-		w.charged, w.grants = 0, nil // by what is foreign it is forgotten
+		w.charged, w.grants = 0, nil // the foreign value replaces the charge
 		return w.client.Set(w.t.Context(), key, own+record, 0)
 	}
 }
 
+// set stores a sorted set.
 func set(entries ...redis.Z) func(*world) redis.Cmder {
 	return func(w *world) redis.Cmder { return w.client.ZAdd(w.t.Context(), key, entries...) }
 }
 
-// at is the score of an entry the given number of microseconds after the clock.
+// at returns an entry whose score is the given number of microseconds after the clock.
 func at(after float64, format string, args ...any) redis.Z {
 	return redis.Z{Score: begin + after, Member: fmt.Sprintf(format, args...)}
 }
 
 func atScore(score float64, member string) redis.Z { return redis.Z{Score: score, Member: member} }
 
-// holdsOf is a record of holds, of units each, that expire one after the other from an instant on.
+// holdsOf returns a record of n holds of the given units each, which expire one after the other from an instant on.
 func holdsOf(n int, units, from int64) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "|H1 5 0 %d %d", int64(n)*units, from)
@@ -66,6 +68,7 @@ func holdsOf(n int, units, from int64) string {
 	return b.String()
 }
 
+// knownValues returns the known values, with the algorithm whose limit finds each.
 func knownValues() []known {
 	const log, counter, calendar = "sliding_window_log", "sliding_window_counter", "fixed_window_calendar"
 	nines := strings.Repeat("9", 400)
@@ -138,7 +141,7 @@ func knownValues() []known {
 	return values
 }
 
-// TestKnown goes on from each known value in many ways.
+// TestKnown plants each known value, and then uses the limiter in many ways.
 func TestKnown(t *testing.T) {
 	t.Parallel()
 	client := redistest.Server(t).Client(t)
@@ -165,8 +168,8 @@ func oneLimit(t *testing.T, of string, units int64) *world {
 	return w
 }
 
-// TestExpiredSlots lets slots expire whose number of units is one that no call can have: the sum is 0 then,
-// and not less.
+// TestExpiredSlots lets slots expire whose number of units is one that no call can have: then the sum of the taken slots is
+// 0, and not less.
 func TestExpiredSlots(t *testing.T) {
 	t.Parallel()
 	client := redistest.Server(t).Client(t)
@@ -176,7 +179,7 @@ func TestExpiredSlots(t *testing.T) {
 	w.goOn()
 }
 
-// TestSlotWithoutEnd has a planted slot that never expires beside one that does: it is removed when the next is taken.
+// TestSlotWithoutEnd plants a slot that never expires beside one that does: it is removed when the next slot is taken.
 func TestSlotWithoutEnd(t *testing.T) {
 	t.Parallel()
 	client := redistest.Server(t).Client(t)
@@ -187,13 +190,13 @@ func TestSlotWithoutEnd(t *testing.T) {
 	for i := range 3 {
 		w.hold(w.members, algorithm.Operation{Op: algorithm.OpReserve, N: 1, HoldID: w.id(), Handles: make([]algorithm.Handle, 1)})
 		if taken := min(i+1, 2); len(w.older) != taken {
-			t.Errorf("%d slots were taken, want %d: %v", len(w.older), taken, client.ZRangeWithScores(t.Context(), key, 0, -1).Val())
+			t.Errorf("%d slots were taken, want %d; stored is %v", len(w.older), taken, client.ZRangeWithScores(t.Context(), key, 0, -1).Val())
 		}
 	}
 }
 
-// TestHoldOfQueue has a planted hold beside a full queue with free places. Units are never held of a queue: the next takes a place, and
-// the queue is as long as before, so that it remains a value of its own.
+// TestHoldOfQueue plants a hold beside a full queue with free places. A queue has no holds: the next call takes a place,
+// and the value becomes no longer, so that the script still accepts it as its own.
 func TestHoldOfQueue(t *testing.T) {
 	t.Parallel()
 	w := oneLimit(t, "leaky_bucket", 10)
@@ -204,8 +207,8 @@ func TestHoldOfQueue(t *testing.T) {
 	}
 }
 
-// TestEntryOfNoName has an entry beside a log with a hold, that is named as what the script asks with whether Redis is full: what
-// is denied changes nothing.
+// TestEntryOfNoName plants an entry with an empty name beside a log with a hold. A script writes an entry of this name to
+// find out whether Redis's memory is full. A denied call must not change the planted entry.
 func TestEntryOfNoName(t *testing.T) {
 	t.Parallel()
 	w := oneLimit(t, "sliding_window_log", 1)
@@ -215,7 +218,8 @@ func TestEntryOfNoName(t *testing.T) {
 	w.decide(w.members, algorithm.OpCharge, 1, 2)
 }
 
-// TestPaddedCounter charges so much on top of an instant that is padded that the value becomes longer than any that is read.
+// TestPaddedCounter charges many units on top of an instant that is padded with zeros, until the value would become longer
+// than the scripts read.
 func TestPaddedCounter(t *testing.T) {
 	t.Parallel()
 	w := oneLimit(t, "sliding_window_counter", 10)
@@ -226,7 +230,8 @@ func TestPaddedCounter(t *testing.T) {
 	}
 }
 
-// TestHoldInFullRecord has as many holds as are read again. Further units are held with those of one of these, and can be settled.
+// TestHoldInFullRecord plants as many holds as a script reads. Further units are held together with one of these holds, and
+// can be settled.
 func TestHoldInFullRecord(t *testing.T) {
 	t.Parallel()
 	w := oneLimit(t, "token_bucket", 1000)
@@ -236,7 +241,7 @@ func TestHoldInFullRecord(t *testing.T) {
 	w.hold(w.members, algorithm.Operation{Op: algorithm.OpReserve, N: 3, HoldID: w.id(), Handles: handles})
 	w.hold(w.members, algorithm.Operation{Op: algorithm.OpSettle, N: 3, Handles: handles})
 	if got := w.client.Get(t.Context(), key).Val(); got != w.plant {
-		t.Errorf("after 3 units were held and given back: %q", got)
+		t.Errorf("after 3 units were held and given back: %q is stored, want %q as planted", got, w.plant)
 	}
 }
 
@@ -255,7 +260,7 @@ func cpu(t *testing.T, client *redis.Client) time.Duration {
 }
 
 // TestLongValues measures the server's processor time for each operation on values that are much longer than the scripts
-// write: it must not grow with more than their length, as reading them does.
+// write. The time must not grow faster than the length of the values, which the server has to read.
 func TestLongValues(t *testing.T) {
 	t.Parallel()
 	client := redistest.Server(t).Client(t)
@@ -286,7 +291,7 @@ func TestLongValues(t *testing.T) {
 						w.decide(w.members, algorithm.OpCharge, 1, 2)
 					}
 					if took := cpu(t, client) - before; took > 100*time.Millisecond {
-						t.Fatalf("10 operations on %s took the server %v", w.plant, took)
+						t.Fatalf("10 operations on %s took %v of the server's processor time, want at most 100ms", w.plant, took)
 					}
 				}
 			})
@@ -307,6 +312,6 @@ func TestWrongConstants(t *testing.T) {
 	defer cancel()
 	reply, err := redis.NewScript(algorithm.Script(members, algorithm.Form{})).Run(ctx, client, []string{"k", "l"}, args...).Int64Slice()
 	if err != nil || len(reply) != 2*5 || !algorithm.Undone(reply) || !algorithm.Undone(reply[5:]) {
-		t.Errorf("%v, %v; want two calls that were not done", reply, err)
+		t.Errorf("got the reply %v, %v; want one for two calls that were not carried out", reply, err)
 	}
 }

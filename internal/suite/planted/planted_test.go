@@ -14,7 +14,7 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
 
-// history stores something, replaces it by a planted value, and goes on.
+// history makes a limiter store a value, replaces it by a planted value, and then uses the limiter.
 func history(t testing.TB, client *redis.Client, seed uint64, raw string) {
 	t.Helper()
 	w := newWorld(t, client, seed, variants()...)
@@ -31,8 +31,8 @@ func history(t testing.TB, client *redis.Client, seed uint64, raw string) {
 	w.goOn()
 }
 
-// goOn makes a limiter do everything that it may after a value was planted: nothing fails, admissions from
-// then on stay within the limit, and written values expire. Then the clock advances, and goOn repeats this.
+// goOn makes a limiter do everything that it may do after a value was planted. No operation may fail, admissions from then
+// on must stay within the limit, and written values must expire. goOn repeats this after the clock advances.
 func (w *world) goOn() {
 	for range pick(w, 1, 1, 3) {
 		for range 1 + w.IntN(12) {
@@ -43,13 +43,13 @@ func (w *world) goOn() {
 	w.reset()
 }
 
-// reset forgets what was charged.
+// reset deletes what was charged.
 func (w *world) reset() {
 	w.hold(w.members, algorithm.Operation{Op: algorithm.OpReset, N: 1})
 	w.charged = 0
 }
 
-// TestPlanted plants values by fixed seeds: FuzzPlanted goes on.
+// TestPlanted plants random values by fixed seeds. FuzzPlanted uses any seed.
 func TestPlanted(t *testing.T) {
 	t.Parallel()
 	client := redistest.Server(t).Client(t)
@@ -62,7 +62,8 @@ func TestPlanted(t *testing.T) {
 	}
 }
 
-// TestValueOfAnother has a limiter of each algorithm find what one of each other algorithm has stored, under each operation.
+// TestValueOfAnother makes a limiter of each algorithm find the value that a limiter of each other algorithm has stored, in
+// each operation.
 func TestValueOfAnother(t *testing.T) {
 	t.Parallel()
 	client := redistest.Server(t).Client(t)
@@ -76,7 +77,7 @@ func TestValueOfAnother(t *testing.T) {
 					}
 					w := newWorldBeside(t, client, uint64(op), of)
 					w.plant = fmt.Sprintf("%q", another.dump())
-					w.loose = true // buckets take over what another has stored, and it its ends
+					w.loose = true // a bucket accepts the value of another bucket, and its settlements change what is left
 					w.hold(w.members, algorithm.Operation{Op: op, N: 1, HoldID: w.id(), Handles: make([]algorithm.Handle, len(w.members))})
 					w.goOn()
 				}
@@ -85,7 +86,7 @@ func TestValueOfAnother(t *testing.T) {
 	}
 }
 
-// TestEndsLeaveForeign ends and renews what is not there: a foreign value stays as it is.
+// TestEndsLeaveForeign ends and renews holds that do not exist: a foreign value stays as it is.
 func TestEndsLeaveForeign(t *testing.T) {
 	t.Parallel()
 	client := redistest.Server(t).Client(t)
@@ -100,14 +101,14 @@ func TestEndsLeaveForeign(t *testing.T) {
 				was := w.dump()
 				w.hold(w.members, algorithm.Operation{Op: op, N: 1 + n, Handles: slices.Repeat([]algorithm.Handle{{A: 1, B: 1}}, len(w.members))})
 				if w.dump() != was {
-					t.Errorf("%s: operation %c on %d units changed it", v.Name, op, 1+n)
+					t.Errorf("%s: operation %c on %d units changed the foreign value, want it unchanged", v.Name, op, 1+n)
 				}
 			}
 		}
 	}
 }
 
-// FuzzPlanted plants random values of every type, mutations of the scripts' own among them, and texts.
+// FuzzPlanted plants texts and random values of every type, including mutations of the scripts' own values.
 func FuzzPlanted(f *testing.F) {
 	client := redistest.Server(f).Client(f)
 	f.Add(uint64(1), "")

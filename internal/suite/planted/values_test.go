@@ -11,10 +11,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// ahead is how far ahead of the clock something stored may be, in microseconds.
+// ahead is how far ahead of the clock a stored instant may be, in microseconds: 400 days.
 const ahead = 34_560_000_000_000
 
-// number returns a number that a damaged value may have: at the bounds of what is valid, or beyond.
+// number returns a number that a damaged value may contain, at or beyond the bounds of valid numbers.
 func (w *world) number() string {
 	if w.IntN(3) == 0 {
 		return pick(w, "", "0", "nan", "inf", "-inf", "-5", "1e99", "1.5", "0x10", " 7", strings.Repeat("9", 400), strings.Repeat("9", 30))
@@ -25,7 +25,7 @@ func (w *world) number() string {
 	return fmt.Sprintf(pick(w, "%.0f", "%.0f", "%.0f", "%.0f", "%.0f", "%.0f", "00%.0f", "%g", "%.1f", "+%.0f"), float64(base))
 }
 
-// record returns holds as they are stored, or nearly so.
+// record returns a record of holds, valid or nearly so.
 func (w *world) record() string {
 	var b strings.Builder
 	expiry, further := w.now+pick[int64](w, -100, 1, 1_000_000), pick(w, 0, 0, 1, 4, 62, 63, 64, 200)
@@ -74,7 +74,7 @@ func (w *world) mutate(text string) string {
 	return text
 }
 
-// score returns one of a damaged sorted set.
+// score returns the score of an entry of a damaged sorted set.
 func (w *world) score() float64 {
 	n, err := strconv.ParseFloat(w.number(), 64)
 	if err != nil || math.IsNaN(n) {
@@ -83,7 +83,7 @@ func (w *world) score() float64 {
 	return pick(w, 1, 1, -1, 1e9) * n
 }
 
-// entry returns one of a damaged sorted set.
+// entry returns an entry of a damaged sorted set.
 func (w *world) entry() redis.Z {
 	member := pick(w, w.number()+":"+w.number(), w.number()+"*"+pick(w, "1", "4", w.number()),
 		"s"+w.number(), "s5:"+w.number(), "+", w.record(), w.likely())
@@ -112,11 +112,11 @@ func (w *world) damage(set []redis.Z) []redis.Z {
 	return set
 }
 
-// ofLater matches the version of a value as a later version of this library may write it. What is done with one fails:
-// TestRedis/Stored of conformance has these.
+// ofLater matches the version at the beginning of a value that a later version of this library may write. Operations on
+// such a value fail, as TestRedis/Stored of package conformance tests.
 var ofLater = regexp.MustCompile(`(^|\|)[A-Z]\d\d? `)
 
-// ofNow returns text without the versions of later ones.
+// ofNow returns text without versions of later values.
 func ofNow(text string) string {
 	return ofLater.ReplaceAllStringFunc(text, func(version string) string {
 		switch strings.TrimPrefix(version, "|") {
@@ -127,7 +127,7 @@ func ofNow(text string) string {
 	})
 }
 
-// planted replaces what is stored by a mutation of it, or by something else.
+// planted replaces the stored value by a mutation of it, or by something else.
 func (w *world) planted(raw string) {
 	ctx, c := w.t.Context(), w.client
 	text, set := c.Get(ctx, key).Val(), c.ZRangeWithScores(ctx, key, 0, -1).Val()
@@ -170,7 +170,7 @@ func (w *world) planted(raw string) {
 		w.plant += fmt.Sprintf("%q", text)
 		c.Set(ctx, key, text, 0)
 	}
-	// What one call's sum of units says is believed: see package algorithm.
+	// The scripts trust a stored sum of the units of one call: see package algorithm.
 	w.loose = w.IntN(8) == 0 || w.members[0].Slots && slices.ContainsFunc(set, func(z redis.Z) bool {
 		return strings.ContainsAny(fmt.Sprint(z.Member), "+:")
 	})

@@ -15,39 +15,39 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/limits"
 )
 
-// A world is one limiter, whose first limit is under test, at a clock that the test moves. It runs the scripts
-// themselves, so that each operation meets each value, and counts what they admit once a value is planted.
+// A world is one limiter, whose first limit is under test, with a clock that the test moves. It runs the scripts directly,
+// so that each operation meets each value, and counts what the scripts admit once a value is planted.
 type world struct {
 	*rand.Rand
 
 	t       testing.TB
 	client  *redis.Client
 	now     int64
-	numbers algorithm.Numbers // of the limit that was made last
+	numbers algorithm.Numbers // the numbers of the limit that was made last
 	named   bool
-	members []algorithm.Limit // the second, of a key that nobody plants, is beside it in some worlds
+	members []algorithm.Limit // some worlds have a second limit, on a key that is never planted
 	keys    []string
-	before  algorithm.Limit // the same key under another rate, or the first member
-	plant   string          // what was planted
-	charged int64           // since then, or since the clock moved
-	grants  []grant         // what is held since then
-	older   []grant         // and before
-	loose   bool            // what is admitted is not counted: planted sums, and the ends of what was held before, change it
+	before  algorithm.Limit // a limit of the same key with another rate, or the first member
+	plant   string          // describes the planted value
+	charged int64           // the units charged since then, or since the clock moved
+	grants  []grant         // the units held or charged since then
+	older   []grant         // the units held or charged before
+	loose   bool            // admissions are not compared with the limit, because planted sums, or the ends of earlier holds, change how many are right
 }
 
-// A grant is what a decision charged or held.
+// A grant is the units that a decision charged or held.
 type grant struct {
 	n       int64
 	handles []algorithm.Handle
-	charged bool // and not held
+	charged bool // the units were charged, and not held
 }
 
 const key = "planted:{k}"
 
-// begin is the clock's at first: ahead of the server's, so that no key expires by itself.
+// begin is the time of the clock at first. It is so far ahead of the server's clock that no key expires during a test.
 const begin = 3_000_000_000_123_456
 
-// variants are the limits of every algorithm.
+// variants returns every algorithm.
 func variants() []limits.Variant { return append(limits.All(), limits.Slots()...) }
 
 func newWorld(t testing.TB, client *redis.Client, seed uint64, of ...limits.Variant) *world {
@@ -55,7 +55,7 @@ func newWorld(t testing.TB, client *redis.Client, seed uint64, of ...limits.Vari
 	return newWorldBeside(t, client, seed, of...)
 }
 
-// newWorldBeside finds what another has stored.
+// newWorldBeside returns a world that finds what another one has stored.
 func newWorldBeside(t testing.TB, client *redis.Client, seed uint64, of ...limits.Variant) *world {
 	w := &world{Rand: rand.New(rand.NewPCG(seed, 24)), t: t, client: client, now: begin}
 	v := pick(w, of...)
@@ -75,7 +75,7 @@ func newWorldBeside(t testing.TB, client *redis.Client, seed uint64, of ...limit
 	return w
 }
 
-// member returns a limit of any numbers, or of a period if that is not 0.
+// member returns a limit of random numbers, with the given period if that is not 0.
 func (w *world) member(v limits.Variant, period int64) algorithm.Limit {
 	for {
 		n := algorithm.Numbers{
@@ -101,12 +101,12 @@ func (w *world) capacity() int64 {
 	return units
 }
 
-// scripts has a *redis.Script for the names of the algorithms of some limits. The text of a script depends on these
-// names alone. Composing it takes several times as long as running it, and the tests run a few dozen different scripts
-// some ten thousand times.
+// scripts has a *redis.Script by the names of the algorithms of its limits, on which alone the text of a script depends.
+// Composing a script takes several times as long as running it, and the tests run a few dozen different scripts about ten
+// thousand times.
 var scripts sync.Map
 
-// script returns the script of members, with a clock that is the last argument instead of the server's.
+// script returns the script of members. Its clock is the last argument instead of the server's clock.
 func (w *world) script(members []algorithm.Limit) *redis.Script {
 	w.t.Helper()
 	var all []string
@@ -120,7 +120,7 @@ func (w *world) script(members []algorithm.Limit) *redis.Script {
 	const clock = "local now, grace = tonumber(table.remove(ARGV)), 1e11\n"
 	rest, ok := strings.CutPrefix(algorithm.Script(members, algorithm.Form{}), algorithm.Clock)
 	if !ok {
-		w.t.Fatal("a script that does not begin with algorithm.Clock")
+		w.t.Fatal("a script does not begin with algorithm.Clock")
 	}
 	s, _ := scripts.LoadOrStore(names, redis.NewScript(clock+rest))
 	return s.(*redis.Script)
@@ -136,6 +136,7 @@ func (w *world) run(members []algorithm.Limit, keys []string, args []any) []int6
 	return reply
 }
 
+// fatalf fails the test with a message that also names the algorithm and the planted value.
 func (w *world) fatalf(format string, args ...any) {
 	w.t.Helper()
 	w.t.Fatalf("%s: %s; planted %s", w.members[0].Name, fmt.Sprintf(format, args...), w.plant)
@@ -150,7 +151,7 @@ func (w *world) constants(members []algorithm.Limit) []any {
 	return args
 }
 
-// decide makes plain decisions on n, the given number of them in one script.
+// decide makes the given number of ordinary decisions on n units in one script.
 func (w *world) decide(members []algorithm.Limit, op algorithm.Op, n int64, several int) {
 	calls := make([]algorithm.Operation, several)
 	for i := range calls {
@@ -168,7 +169,7 @@ func (w *world) hold(members []algorithm.Limit, calls ...algorithm.Operation) {
 	w.call(members, args, calls)
 }
 
-// holds returns for how long units of each are held.
+// holds returns the duration of the holds of each member.
 func holds(members []algorithm.Limit) []any {
 	all := make([]any, len(members))
 	for i, m := range members {
@@ -189,6 +190,7 @@ func appendCall(args []any, members []algorithm.Limit, c algorithm.Operation) []
 	return args
 }
 
+// call runs a script with these calls, and checks that each was carried out.
 func (w *world) call(members []algorithm.Limit, args []any, calls []algorithm.Operation) {
 	was := w.dump()
 	left := w.run(members, slices.Repeat(w.keys[:len(members)], len(calls)), args)
@@ -196,7 +198,7 @@ func (w *world) call(members []algorithm.Limit, args []any, calls []algorithm.Op
 		answers := make([]algorithm.Answer, len(members))
 		reply, _, rest, err := algorithm.SplitReply(left, len(members), 0)
 		if err == nil && algorithm.Undone(reply) {
-			w.fatalf("operation %c was not done", c.Op)
+			w.fatalf("operation %c was not carried out", c.Op)
 		}
 		if err == nil {
 			err = algorithm.DecodeReply(reply, c, members, answers)
@@ -209,11 +211,11 @@ func (w *world) call(members []algorithm.Limit, args []any, calls []algorithm.Op
 		}
 	}
 	if len(left) > 0 {
-		w.fatalf("a reply with %d numbers more", len(left))
+		w.fatalf("the reply has %d numbers more than the calls need", len(left))
 	}
 }
 
-// decided counts what a decision has admitted, and looks for a TTL.
+// decided counts what a decision has admitted, and checks that the key has a TTL.
 func (w *world) decided(members []algorithm.Limit, c algorithm.Operation, answers []algorithm.Answer, was string) {
 	w.t.Helper()
 	admits := true
@@ -225,7 +227,7 @@ func (w *world) decided(members []algorithm.Limit, c algorithm.Operation, answer
 	}
 	if wrote := w.dump() != was && !members[0].Slots; admits || wrote {
 		if ttl := w.client.PTTL(w.t.Context(), key).Val(); ttl == -1 || admits && ttl < 0 {
-			w.fatalf("operation %c on %d, admitted: %v: the TTL is %d", c.Op, c.N, admits, ttl)
+			w.fatalf("after operation %c on %d units, admitted: %v, the TTL is %d, want one above 0", c.Op, c.N, admits, ttl)
 		}
 	}
 	if !admits {
@@ -242,7 +244,7 @@ func (w *world) decided(members []algorithm.Limit, c algorithm.Operation, answer
 		}
 	}
 	if !w.loose && w.charged+held+c.N > w.capacity() {
-		w.fatalf("%d of %d units, %d more were charged and %d held", c.N, w.capacity(), w.charged, held)
+		w.fatalf("%d units were admitted by a limit of %d, with %d charged and %d held before", c.N, w.capacity(), w.charged, held)
 	}
 	charged := !members[0].Slots && (c.Op == algorithm.OpCharge || members[0].Delays)
 	if charged {
@@ -254,7 +256,7 @@ func (w *world) decided(members []algorithm.Limit, c algorithm.Operation, answer
 // dump returns what is stored at the key.
 func (w *world) dump() string { return w.client.Dump(w.t.Context(), key).Val() }
 
-// takeGrant removes one of those that are held or charged, and returns it.
+// takeGrant removes and returns the first grant that is charged, or that is held.
 func (w *world) takeGrant(charged bool) (grant, bool) {
 	for i, g := range w.grants {
 		if g.charged == charged {
@@ -265,10 +267,10 @@ func (w *world) takeGrant(charged bool) (grant, bool) {
 	return grant{}, false
 }
 
-// id returns one for holds or slots.
+// id returns a random id for a hold or a slot.
 func (w *world) id() int64 { return 1 + w.Int64N(1<<48) }
 
-// cost returns units to ask for.
+// cost returns a random cost.
 func (w *world) cost() int64 {
 	return pick[int64](w, 1, 1, 1, 2, 5, w.capacity(), (w.capacity()+1)/2, max(1, w.capacity()-1), w.capacity()+1)
 }
@@ -301,7 +303,7 @@ func (w *world) step() {
 	}
 }
 
-// stray ends or renews holds that do not exist, or, where nothing is counted, holds from before.
+// stray ends or renews holds that do not exist. In a loose world it may use holds from before the value was planted.
 func (w *world) stray(op algorithm.Op) {
 	g := grant{n: 1 + w.Int64N(9), handles: make([]algorithm.Handle, len(w.members))}
 	for i := range g.handles {
@@ -336,7 +338,7 @@ func (w *world) exchange(n int64) {
 	w.hold(w.members, calls...)
 }
 
-// end settles, renews, releases or takes back one of the grants.
+// end settles, renews, releases or cancels one of the grants.
 func (w *world) end() {
 	g, ok := w.takeGrant(w.IntN(3) == 0)
 	switch {
@@ -345,7 +347,7 @@ func (w *world) end() {
 		w.hold(w.members, algorithm.Operation{Op: algorithm.OpRefund, N: g.n, Handles: g.handles})
 		w.charged -= g.n
 	case w.IntN(2) == 0:
-		w.hold(w.members, algorithm.Operation{Op: algorithm.OpRenew, N: g.n, Handles: g.handles}) // the new handles
+		w.hold(w.members, algorithm.Operation{Op: algorithm.OpRenew, N: g.n, Handles: g.handles}) // the call stores the new handles in g
 		w.grants = append(w.grants, g)
 	case w.members[0].Slots:
 		w.hold(w.members, algorithm.Operation{Op: algorithm.OpRelease, N: g.n, Handles: g.handles})
@@ -356,7 +358,7 @@ func (w *world) end() {
 	}
 }
 
-// advance moves the clock. Charges may no longer count then; holds count until they expire.
+// advance moves the clock. Charges may not count any more afterwards, but holds count until they expire.
 func (w *world) advance() {
 	_, window := w.members[0].Capacity()
 	w.now += pick[int64](w, 1, 1000, 1_000_000, w.members[0].HoldDuration/2, w.members[0].HoldDuration+w.members[0].HoldDuration/5, window/2, window, 2*window)

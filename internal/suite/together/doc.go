@@ -1,3 +1,3 @@
-// Package together proves that what several limiters decide about at once is admitted by all or by none,
-// whoever leaves, dies or loses a reply meanwhile.
+// Package together tests decisions of several limiters at once: all of them admit a call or none does, whichever callers
+// leave, processes die or replies are lost meanwhile.
 package together

@@ -22,11 +22,11 @@ import (
 // held is how long units are held for callers that died or whose replies were lost.
 const held = 500 * time.Millisecond
 
-// lostReplies loses replies. No limit is exceeded, and exactly the units held for callers without a reply
-// are charged when they expire.
+// lostReplies loses replies. No limit is exceeded, and exactly the units held for callers without a reply are charged when
+// their holds expire.
 func (p *place) lostReplies(t *testing.T) {
 	if len(p.proxies) == 0 {
-		t.Skip("in memory there are none")
+		t.Skip("a store in memory has no replies")
 	}
 	c := p.crowd(core.TokenBucket(core.Per(perUser, long)), core.TokenBucket(core.Per(perOrg, long)), core.Hold(held))
 	var all sync.WaitGroup
@@ -53,41 +53,41 @@ func (p *place) halfAway(t *testing.T) {
 	c := p.crowd(core.FixedWindow(core.Per(perUser, long)), core.FixedWindow(core.Per(perOrg, long)))
 	r, err := core.ReserveAll(t.Context(), 2, c.users.On(user(0)), c.org.On("org"))
 	if err != nil || !r.Allowed {
-		t.Fatalf("%+v, %v", r, err)
+		t.Fatalf("ReserveAll: got %+v, %v; want it admitted", r, err)
 	}
-	p.proxies[0].Refuse() // that of the smaller limit, which is asked and ended first
+	p.proxies[0].Refuse() // the server of the smaller limit, which is decided and ended first
 	if err := r.Cancel(t.Context()); !errors.Is(err, core.ErrUnavailable) || used(t, c.org, "org") != 0 {
-		t.Errorf("%v, %d are used", err, used(t, c.org, "org"))
+		t.Errorf("Cancel: got error %v, and %d units of the organization are used; want ErrUnavailable and 0", err, used(t, c.org, "org"))
 	}
 }
 
-// wantExpired waits until nothing is held any more. At least the admitted units are used, and no limit is
-// exceeded.
+// wantExpired waits until no units are held any more. At least the admitted units are then used, and no limit is exceeded.
 func (c *crowd) wantExpired(t *testing.T) {
 	t.Helper()
 	time.Sleep(2 * held)
-	check.Within(t, patient, "Redis is asked again", func() bool {
+	check.Within(t, patient, "Redis decides again", func() bool {
 		_, err := c.org.Peek(t.Context(), "org")
 		_, other := c.users.Peek(t.Context(), "user:0")
 		return err == nil && other == nil
 	})
 	if n := used(t, c.org, "org"); n < c.all || n > perOrg {
-		t.Errorf("%d used of the organization, want %d to %d", n, c.all, perOrg)
+		t.Errorf("the organization has used %d units, want %d to %d", n, c.all, perOrg)
 	}
 	for i := range users {
 		if n := used(t, c.users, user(i)); n < c.admitted[user(i)] || n > perUser {
-			t.Errorf("%s: %d used, want %d to %d", user(i), n, c.admitted[user(i)], perUser)
+			t.Errorf("%s has used %d units, want %d to %d", user(i), n, c.admitted[user(i)], perUser)
 		}
 	}
 	for key, lim := range map[string]*core.Limiter{"org": c.org, user(0): c.users} {
-		check.Within(t, patient, key+": nothing is held any more", func() bool {
+		check.Within(t, patient, key+": no units are held any more", func() bool {
 			res, err := lim.AllowN(t.Context(), key, lim.Limits()[0].Capacity())
 			return err == nil && (res.Allowed || res.RetryAfter > time.Second)
 		})
 	}
 }
 
-// doomedEnv makes TestMain a process of TestKilled, which uses the servers that the variable names.
+// doomedEnv is the environment variable that makes TestMain a process of TestKilled. Its value is the addresses of the
+// servers.
 const doomedEnv = "REDISLIMIT_TOGETHER"
 
 func doomedCrowd(addrs []string) *crowd {
@@ -100,7 +100,7 @@ func doomedCrowd(addrs []string) *crowd {
 	return &crowd{users: newLimiter("doomed-user", perUser), org: newLimiter("doomed-org", perOrg), admitted: map[string]int64{}}
 }
 
-// doomed says who is admitted, until it is killed.
+// doomed makes calls and prints which users are admitted, until the process is killed.
 func doomed(addrs []string) {
 	c := doomedCrowd(addrs)
 	for i := range callers {
@@ -117,8 +117,8 @@ func doomed(addrs []string) {
 	select {}
 }
 
-// TestKilled kills a process while its 80 callers request units: the admitted callers are within each
-// limit, and the units that the process held expire.
+// TestKilled kills a process while its 80 callers request units. The admitted callers do not exceed any limit, and the
+// units that the process held expire.
 func TestKilled(t *testing.T) {
 	for name, addrs := range map[string][]string{"Redis": {redistest.Server(t).Addr}, "Cluster": redistest.Cluster(t)} {
 		t.Run(name, func(t *testing.T) {
@@ -143,11 +143,12 @@ func TestKilled(t *testing.T) {
 				c.wantWithin(t)
 			}
 			c.wantExpired(t)
-			t.Logf("%d admitted, %d used", c.all, used(t, c.org, "org"))
+			t.Logf("%d calls were admitted, and %d units are used", c.all, used(t, c.org, "org"))
 		})
 	}
 }
 
+// heard counts the admission that a line of the process reports.
 func (c *crowd) heard(line string) {
 	if user, ok := strings.CutPrefix(line, "admitted "); ok {
 		c.add(user, 1)

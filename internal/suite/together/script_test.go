@@ -18,14 +18,14 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
 
-// TestScriptLost loses the reply to the script that decides on two keys: what it charged stays, once in each, and each limiter
-// decides by its own outage policy.
+// TestScriptLost loses the reply to the script that decides on two keys. Its charges stay, one in each key, and each
+// limiter decides by its own outage policy.
 func TestScriptLost(t *testing.T) {
 	for name, c := range map[string]struct {
 		user, org core.Option
 		err       error
 		source    core.Source
-		left      int64 // of the user's share in this process
+		left      int64 // units that remain of the user's share in this process
 	}{
 		"both local":       {core.FailLocal(), core.FailLocal(), nil, core.SourceFallback, 4},
 		"one open":         {core.FailLocal(), core.FailOpen(), nil, core.SourceFallback, 4},
@@ -39,7 +39,7 @@ func TestScriptLost(t *testing.T) {
 			client := redisclient.New(t, &redis.Options{Addr: proxy.Addr(), MaxRetries: -1, ContextTimeoutEnabled: true})
 			user := core.MustNew(client, "user", core.FixedWindow(core.Per(perUser, long)), core.Timeout(patient), c.user)
 			org := core.MustNew(client, "org", core.GCRA(core.Per(perOrg, long)), core.Timeout(patient), c.org)
-			check.Within(t, patient, "two keys go by one script", func() bool {
+			check.Within(t, patient, "one script decides on two keys", func() bool {
 				before := proxy.Requests()
 				_, err := core.AllowAll(t.Context(), 1e6, user.On("k"), org.On("k2"))
 				return err == nil && proxy.Requests() == before+1
@@ -48,54 +48,53 @@ func TestScriptLost(t *testing.T) {
 			res, err := core.AllowAll(t.Context(), 1, user.On("k"), org.On("k2"))
 			proxy.Pass()
 			if !errors.Is(err, c.err) || res.Source != c.source || err == nil && !res.Allowed || res.Remaining != c.left {
-				t.Errorf("%+v, %v", res, err)
+				t.Errorf("got %+v, %v; want %v, or else a decision by %v with %d remaining", res, err, c.err, c.source, c.left)
 			}
 			for lim, key := range map[*core.Limiter]string{user: "k", org: "k2"} {
-				check.Within(t, patient, "Redis is asked again", func() bool {
+				check.Within(t, patient, "Redis decides again", func() bool {
 					res, err := lim.Peek(context.Background(), key)
 					return err == nil && res.Source == core.SourceRedis
 				})
 				if n := used(t, lim, key); n != 1 {
-					t.Errorf("%s: %d charged, want 1", lim.Name(), n)
+					t.Errorf("%s has %d units charged, want 1", lim.Name(), n)
 				}
 			}
 		})
 	}
 }
 
-// TestScriptTold checks that observers are notified: of an admission, the observers of both limiters; of a
-// denial, the observers of the limiter that denied. This process repeats the denial for as long as a denial
-// of that limiter alone.
-func TestScriptTold(t *testing.T) {
+// TestScriptObserved checks which observers are notified: of an admission, the observers of both limiters; of a denial, the
+// observers of the limiter that denied. This process repeats the denial for as long as a denial of that limiter alone.
+func TestScriptObserved(t *testing.T) {
 	proxy := faultproxy.New(t, redistest.Server(t).Addr)
 	client := redisclient.New(t, &redis.Options{Addr: proxy.Addr()})
-	var told []string
+	var observed []string
 	var limiters []*core.Limiter
 	for i, name := range []string{"user", "org"} {
 		limiters = append(limiters, core.MustNew(client, name, core.FixedWindow(core.Per(perUser-int64(i), long)), core.Observe(func(_ context.Context, e core.Event) {
 			if e.Kind == core.EventDecision {
-				told = append(told, fmt.Sprint(e.Result.LimiterName, " ", e.Result.Allowed, " ", e.Cost, " ", e.Result.Source))
+				observed = append(observed, fmt.Sprint(e.Result.LimiterName, " ", e.Result.Allowed, " ", e.Cost, " ", e.Result.Source))
 			}
 		})))
 	}
-	ask := func(key string, cost int64) (core.Result, int64) {
-		told = nil
+	decide := func(key string, cost int64) (core.Result, int64) {
+		observed = nil
 		before := proxy.Requests()
 		res, err := core.AllowAll(t.Context(), cost, limiters[0].On(key), limiters[1].On(key+" of org").Cost(1))
 		check.Need(t, err)
 		return res, proxy.Requests() - before
 	}
 	tries := 0
-	check.Within(t, patient, "two keys go by one script", func() bool {
+	check.Within(t, patient, "one script decides on two keys", func() bool {
 		tries++
-		_, sent := ask(fmt.Sprint(tries), 1)
+		_, sent := decide(fmt.Sprint(tries), 1)
 		return sent == 1
 	})
 	for i, c := range []struct {
-		cost    int64
-		allowed bool
-		sent    int64
-		told    []string
+		cost     int64
+		allowed  bool
+		sent     int64
+		observed []string
 	}{
 		{2, true, 1, []string{"user true 2 redis", "org true 1 redis"}},
 		{perUser, false, 1, []string{"user false 5 redis"}},
@@ -106,20 +105,21 @@ func TestScriptTold(t *testing.T) {
 		{1, false, 1, []string{"user false 1 redis", "org false 1 redis"}},
 		{1, false, 0, []string{"org false 1 deny_cache"}},
 	} {
-		res, sent := ask("k", c.cost)
-		if res.Allowed != c.allowed || sent != c.sent || !slices.Equal(told, c.told) {
-			t.Errorf("%d: %+v, %d commands, told %q, want %q", i, res, sent, told, c.told)
+		res, sent := decide("k", c.cost)
+		if res.Allowed != c.allowed || sent != c.sent || !slices.Equal(observed, c.observed) {
+			t.Errorf("decision %d: got %+v by %d commands, and the events %q; want Allowed %v, %d commands and %q", i, res, sent, observed, c.allowed, c.sent, c.observed)
 		}
 	}
 }
 
-// A refusal is the error with which Redis seems to reply to a call that it has carried out.
+// A refusal is an error that seems to come from Redis, for a call that Redis has carried out.
 type refusal struct{}
 
 func (refusal) Error() string { return "ERR refused" }
 func (refusal) RedisError()   {}
 
-// TestScriptRefused has Redis refuse one call, and answer others: it is not asked again about a call on which it has decided.
+// TestScriptRefused makes Redis seem to refuse one call while it answers others: a call that Redis has already carried out
+// is not made again.
 func TestScriptRefused(t *testing.T) {
 	client := redistest.Server(t).Client(t)
 	var refuses atomic.Bool
@@ -134,7 +134,7 @@ func TestScriptRefused(t *testing.T) {
 	org := core.MustNew(client, "org", core.GCRA(core.Per(perOrg, long)))
 	sent := gate.Count(client)
 	tries := 0
-	check.Within(t, patient, "two keys go by one script", func() bool {
+	check.Within(t, patient, "one script decides on two keys", func() bool {
 		tries++
 		before, key := sent(), fmt.Sprint(tries)
 		_, err := core.AllowAll(t.Context(), 1, user.On(key), org.On(key+" of org"))
@@ -143,9 +143,9 @@ func TestScriptRefused(t *testing.T) {
 	refuses.Store(true)
 	res, err := core.AllowAll(t.Context(), 1, user.On("k"), org.On("k of org"))
 	if err != nil || !res.Allowed || res.Source != core.SourceFallback {
-		t.Errorf("%+v, %v", res, err)
+		t.Errorf("got %+v, %v; want it admitted by the fallback", res, err)
 	}
 	if a, b := used(t, user, "k"), used(t, org, "k of org"); a != 1 || b != 1 {
-		t.Errorf("%d and %d charged, want 1 and 1", a, b)
+		t.Errorf("the keys have %d and %d units charged, want 1 and 1", a, b)
 	}
 }

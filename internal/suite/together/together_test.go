@@ -31,7 +31,7 @@ const (
 	perOrg   = 12
 	tripTime = 2 * time.Millisecond
 	patient  = 50 * time.Second
-	long     = 400 * 24 * time.Hour // in which nothing comes back during a test
+	long     = 400 * 24 * time.Hour // a period of which no unit comes back during a test
 )
 
 func TestMain(m *testing.M) {
@@ -42,8 +42,8 @@ func TestMain(m *testing.M) {
 	os.Exit(check.Run(m))
 }
 
-// A place is where the limiters of users and the limiter of their organization store their counts: one
-// server has both, or each has its own, or they are on a Cluster, where keys are on different nodes.
+// A place is where the limiters of users and the limiter of their organization store their counts. One server stores both,
+// or each limiter has a server of its own, or both are on a Cluster, where keys are on different nodes.
 type place struct {
 	name    string
 	users   func(name string, opts ...core.Option) *core.Limiter
@@ -51,7 +51,7 @@ type place struct {
 	proxies []*faultproxy.Proxy
 }
 
-// over returns a place on servers, through proxies of its own.
+// over returns a place on servers that are reached through proxies of its own.
 func over(t *testing.T, name string, users, org []string) *place {
 	t.Helper()
 	p := &place{name: name}
@@ -92,14 +92,15 @@ func places(t *testing.T) []*place {
 	}
 }
 
-var names atomic.Int64 // of limiters: each has keys of its own
+// names numbers the limiters, so that each has keys of its own.
+var names atomic.Int64
 
-// A crowd has callers, each of one of the users, and counts what they were admitted.
+// A crowd is a number of callers, each of which belongs to one of the users, and a count of the admitted units.
 type crowd struct {
 	users, org *core.Limiter
 
 	mu       sync.Mutex
-	admitted map[string]int64 // of each user
+	admitted map[string]int64 // by user
 	all      int64
 }
 
@@ -111,6 +112,7 @@ func (p *place) crowd(user, org core.Limit, opts ...core.Option) *crowd {
 	}
 }
 
+// user returns the user to whom a caller belongs.
 func user(caller int) string { return fmt.Sprint("user:", caller%users) }
 
 func (c *crowd) add(user string, n int64) {
@@ -120,7 +122,7 @@ func (c *crowd) add(user string, n int64) {
 	c.all += n
 }
 
-// call makes the call of one caller, which tries again if it may come back within a second.
+// call makes the call of one caller, which tries again if RetryAfter is at most a second.
 func (c *crowd) call(ctx context.Context, t *testing.T, caller int) {
 	for deadline := time.Now().Add(patient); ; time.Sleep(tripTime) {
 		keys := []core.Keyed{c.users.On(user(caller)), c.org.On("org")}
@@ -130,7 +132,7 @@ func (c *crowd) call(ctx context.Context, t *testing.T, caller int) {
 		res, err := core.AllowAll(ctx, 1, keys...)
 		switch {
 		case err != nil && ctx.Err() == nil && !errors.Is(err, core.ErrUnavailable):
-			t.Error(err)
+			t.Errorf("AllowAll: got error %v, want nil or ErrUnavailable", err)
 			return
 		case err != nil:
 			return
@@ -140,7 +142,7 @@ func (c *crowd) call(ctx context.Context, t *testing.T, caller int) {
 		case res.RetryAfter > time.Second:
 			return
 		case time.Now().After(deadline):
-			t.Errorf("still denied for a moment only: %+v", res)
+			t.Errorf("after 50 seconds of retries: got %+v, want it allowed or a RetryAfter of more than a second", res)
 			return
 		}
 	}
@@ -154,19 +156,20 @@ func used(t *testing.T, lim *core.Limiter, key string) int64 {
 	return res.Limit - res.Remaining
 }
 
-// wantUsed waits until what is charged is what was admitted, and nothing else.
+// wantUsed waits until exactly the admitted units are charged.
 func (c *crowd) wantUsed(t *testing.T) {
 	t.Helper()
-	check.Within(t, patient, fmt.Sprintf("%d used", c.all), func() bool { return used(t, c.org, "org") == c.all })
+	check.Within(t, patient, fmt.Sprintf("the organization has used %d units", c.all), func() bool { return used(t, c.org, "org") == c.all })
 	for i := range users {
-		check.Within(t, patient, user(i)+": what was admitted is used", func() bool { return used(t, c.users, user(i)) == c.admitted[user(i)] })
+		check.Within(t, patient, user(i)+" has used the admitted units", func() bool { return used(t, c.users, user(i)) == c.admitted[user(i)] })
 	}
 }
 
-// wantTogether waits until what is charged to all users is charged to the organization, too: it may be more than was admitted.
+// wantTogether waits until the units that are charged to all users are charged to the organization, too. They may be more
+// than the admitted ones.
 func (c *crowd) wantTogether(t *testing.T) {
 	t.Helper()
-	check.Within(t, patient, fmt.Sprintf("%d used, or more", c.all), func() bool {
+	check.Within(t, patient, fmt.Sprintf("the organization has used as many units as all users, at least %d", c.all), func() bool {
 		sum := int64(0)
 		for i := range users {
 			n := used(t, c.users, user(i))
@@ -184,16 +187,16 @@ func (c *crowd) wantWithin(t *testing.T) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.all > perOrg {
-		t.Errorf("%d of the organization, want at most %d", c.all, perOrg)
+		t.Errorf("the organization was admitted %d units, want at most %d", c.all, perOrg)
 	}
 	for user, n := range c.admitted {
 		if n > perUser {
-			t.Errorf("%s: %d, want at most %d", user, n, perUser)
+			t.Errorf("%s was admitted %d units, want at most %d", user, n, perUser)
 		}
 	}
 }
 
-// TestTogether has all of it on every place.
+// TestTogether runs every case on every place.
 func TestTogether(t *testing.T) {
 	for _, p := range places(t) {
 		t.Run(p.name, func(t *testing.T) {
@@ -215,8 +218,8 @@ func TestTogether(t *testing.T) {
 	}
 }
 
-// allOrNone has 80 callers at once, of whom none leaves: exactly twelve are admitted, and charged in both; or five of a user,
-// where only one of them calls.
+// allOrNone makes 80 callers call at once, none of which leaves: exactly 12 calls are admitted, and charged to the users
+// and to the organization. If only one user calls, 5 calls are admitted.
 func (p *place) allOrNone(t *testing.T, v limits.Variant) {
 	c := p.crowd(v.Limit(core.Per(perUser, long)), v.Limit(core.Per(perOrg, long)))
 	var all sync.WaitGroup
@@ -225,7 +228,7 @@ func (p *place) allOrNone(t *testing.T, v limits.Variant) {
 	}
 	all.Wait()
 	if c.all != perUser {
-		t.Errorf("%d of one user, want %d", c.all, perUser)
+		t.Errorf("%d calls of one user were admitted, want %d", c.all, perUser)
 	}
 	c.wantUsed(t)
 	for i := range callers {
@@ -234,14 +237,14 @@ func (p *place) allOrNone(t *testing.T, v limits.Variant) {
 	all.Wait()
 	c.wantWithin(t)
 	if c.all != perOrg {
-		t.Errorf("%d of the organization, want %d", c.all, perOrg)
+		t.Errorf("%d calls of the organization were admitted, want %d", c.all, perOrg)
 	}
 	c.wantUsed(t)
 }
 
-// leavers has callers whose contexts end at random: calls that were denied, or for which nobody waits, are
-// charged nowhere. As with one limiter, one script may still charge a call for which nobody waits any more:
-// in every limiter or in none.
+// leavers makes callers whose contexts end at random. A call that was denied or abandoned is not charged anywhere. If one
+// script decides on all limiters, it may still charge an abandoned call, as with one limiter, but then it charges every
+// limiter.
 func (p *place) leavers(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 5 {
@@ -265,8 +268,8 @@ func (p *place) leavers(t *testing.T) {
 	}
 }
 
-// reserved has callers that take slots and units, and work. Never do more callers work than there are
-// slots. Afterwards all slots are free, and callers that failed have used nothing.
+// reserved makes callers take slots and units, and work. At no time do more callers work than there are slots. Afterwards
+// all slots are free, and calls that were canceled have used no units.
 func (p *place) reserved(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	c := p.crowd(core.InFlight(perUser), core.InFlight(perOrg))
@@ -299,15 +302,15 @@ func (p *place) reserved(t *testing.T) {
 	}
 	all.Wait()
 	c.wantUsed(t)
-	check.Within(t, patient, "what was done is used", func() bool { return used(t, calls, "k") == 2*done.Load() })
+	check.Within(t, patient, "the units of the work that was done are used", func() bool { return used(t, calls, "k") == 2*done.Load() })
 }
 
-// repeated makes a client repeat a denied request: the denial is remembered, and no units of others are
-// held for it.
+// repeated makes a client repeat a denied request: the denial is remembered, and no units of other limiters are held for
+// it.
 func (p *place) repeated(t *testing.T) {
 	const times = 20
 	c := p.crowd(core.GCRA(core.Per(1, long)), core.FixedWindow(core.Per(2, long)))
-	for caller := range 3 { // the organization denies the last user, who is decided first and has not used their own units
+	for caller := range 3 { // the organization denies the third user, whose own limit is decided first and is unused
 		c.call(t.Context(), t, caller)
 	}
 	c.wantUsed(t)
@@ -316,7 +319,7 @@ func (p *place) repeated(t *testing.T) {
 		c.call(t.Context(), t, 2)
 	}
 	if n := p.requests() - before; n > times {
-		t.Errorf("%d requests to Redis for %d denials that it has made before", n, times)
+		t.Errorf("%d requests were sent to Redis for %d repeated denials, want at most one for each", n, times)
 	}
 	c.wantUsed(t)
 }
@@ -328,9 +331,9 @@ func (p *place) requests() (n int64) {
 	return n
 }
 
-// over has users that call once each, while 256 callers of one user exceed that user's limit of work in
-// flight, so no denial is remembered. These callers take nothing of the organization, and all other users
-// are served.
+// over makes 256 callers of one user, the attacker, exceed the user's limit of work in flight, so that no denial is
+// remembered. Other users call once each. The attacker's calls take no units of the organization, and all other users are
+// served.
 func (p *place) over(t *testing.T, own core.Limit, taken int) {
 	const attackers, others = 256, 40
 	c := p.crowd(own, core.TokenBucket(core.Per(100, long)))
@@ -352,7 +355,7 @@ func (p *place) over(t *testing.T, own core.Limit, taken int) {
 		attack.Go(func() {
 			for !ended.Load() {
 				if reserve("attacker").Allowed {
-					t.Error("the attacker is admitted beyond his limit")
+					t.Error("a call of the attacker was admitted beyond the attacker's limit, want a denial")
 				}
 			}
 		})
@@ -362,7 +365,7 @@ func (p *place) over(t *testing.T, own core.Limit, taken int) {
 			user := fmt.Sprint("user:", i)
 			r := reserve(user)
 			if !r.Allowed {
-				t.Errorf("%s is denied: %+v", user, r.Result)
+				t.Errorf("%s: got %+v, want it admitted", user, r.Result)
 				return
 			}
 			c.add(user, 1)
@@ -375,5 +378,5 @@ func (p *place) over(t *testing.T, own core.Limit, taken int) {
 	for _, r := range works {
 		check.OK(t, r.Cancel(t.Context()))
 	}
-	check.Within(t, patient, "nothing is held any more", func() bool { return used(t, c.org, "org") == c.all && used(t, c.users, "attacker") == 0 })
+	check.Within(t, patient, "no units are held any more", func() bool { return used(t, c.org, "org") == c.all && used(t, c.users, "attacker") == 0 })
 }

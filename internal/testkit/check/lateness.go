@@ -9,15 +9,15 @@ import (
 
 const measureEvery = 2 * time.Millisecond
 
-// measureLateness measures how late the machine is, until the function that it returns is called, which says how late at
-// worst: how much longer than asked for a timer of this process takes, and how long a byte takes over the loopback and back.
-// It does not call the library, whose faults leave it as it is.
+// measureLateness measures the lateness of the machine until the caller calls the returned function, which returns the
+// worst value: how much longer than requested a timer of this process takes, and how long a byte takes over the loopback
+// and back. It does not call the library, so faults of the library do not affect it.
 func measureLateness() (stop func() time.Duration) {
 	end := make(chan struct{})
 	var measuring, echoing sync.WaitGroup
 	var worst time.Duration
 	here, there, err := loopback()
-	if err == nil { // else the timers alone will do
+	if err == nil { // without a connection, the timers suffice
 		echoing.Go(func() { _, _ = io.Copy(there, there) })
 	}
 	measuring.Go(func() {

@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// A Log is what was written to it, by any goroutine.
+// A Log collects the text that is written to it, by any goroutine.
 type Log struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -17,12 +17,12 @@ func (l *Log) Write(line []byte) (int, error) {
 	return l.text.Write(line)
 }
 
-// String returns everything that was written so far.
+// String returns everything that has been written so far.
 func (l *Log) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.text.String()
 }
 
-// Count returns how often a part was written.
+// Count returns how often part was written.
 func (l *Log) Count(part string) int { return strings.Count(l.String(), part) }

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// RunParallel is what TestMain of a package calls whose parallel tests mostly wait: it has n of them run at a time, where
-// the command line does not say how many, instead of one for each core.
+// RunParallel is for the TestMain of a package whose parallel tests mostly wait. Unless the command line sets the number,
+// it runs n tests at a time instead of one for each processor.
 func RunParallel(m *testing.M, n int) {
 	flag.Parse()
 	const name = "test.parallel"

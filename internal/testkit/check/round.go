@@ -13,18 +13,18 @@ import (
 	"time"
 )
 
-// A Round is one attempt at a test that cannot tell whether the library is wrong or the machine is too
-// slow: one that waits for timeouts, say. It stands in for the testing.TB of the attempt. Its failures are
-// kept until it is known how late the machine was, and its cleanups run when it ends.
+// A Round is one attempt at a test that may fail because the library is wrong or because the machine is too slow, for
+// example a test that waits for timeouts. It is the testing.TB of the attempt. Its failures are kept until the lateness of
+// the machine is known, and its cleanups run when the round ends.
 type Round struct {
 	testing.TB
 
 	*record
 
-	part string // of the round, in front of its failures
+	part string // the name of the part of the round, in front of its failures
 }
 
-// A record is what the parts of a round share.
+// A record is shared by the parts of a round.
 type record struct {
 	ctx      context.Context // what Context returns
 	mu       sync.Mutex
@@ -32,27 +32,26 @@ type record struct {
 	cleanups []func()
 }
 
-// Part returns the round for a part of it: the failures of that begin with its name.
+// Part returns the round for one of its parts: the failures of the part begin with its name.
 func (r *Round) Part(name string) *Round { return &Round{r.TB, r.record, r.part + name + ": "} }
 
-// Rounds runs f until it passes. A round that fails is repeated, with the next of the timeouts, only if the
-// machine was late meanwhile by more than a twentieth of the round's timeout: such a machine may well have
-// caused the failure. Where it was not, or no timeout is left, the test fails with everything that the
-// round found wrong.
+// Rounds runs f until it passes. A failed round is repeated with the next timeout only if the machine was late meanwhile by
+// more than a twentieth of the round's timeout, as such a machine may have caused the failure. If the machine was not late,
+// or no timeout is left, the test fails with all failures of the round.
 func Rounds(tb testing.TB, timeouts []time.Duration, f func(r *Round, timeout time.Duration)) {
 	tb.Helper()
 	rounds(tb, timeouts, time.Hour, f)
 }
 
-// IdleRounds runs f, which holds the library to what it does where its process is not busy, until it passes: a round that
-// fails is repeated if the machine was late by half a millisecond. Where it was late by more than tooLate, with which f cannot
-// judge, in each of four rounds the test is skipped.
+// IdleRounds runs f until it passes, up to four times. f tests behavior of the library that requires a process that is not
+// busy. A failed round is repeated if the machine was late by half a millisecond. If the machine was late by more than
+// tooLate in each round, f cannot judge, and the test is skipped.
 func IdleRounds(tb testing.TB, tooLate time.Duration, f func(r *Round)) {
 	tb.Helper()
 	rounds(tb, slices.Repeat([]time.Duration{10 * time.Millisecond}, 4), tooLate, func(r *Round, _ time.Duration) { f(r) })
 }
 
-// rounds is Rounds, and skips the test if it fails while the machine is never late by less than tooLate.
+// rounds is Rounds, but skips a test that fails if the machine was late by more than tooLate in every round.
 func rounds(tb testing.TB, timeouts []time.Duration, tooLate time.Duration, f func(r *Round, timeout time.Duration)) {
 	tb.Helper()
 	least := time.Duration(math.MaxInt64)
@@ -73,20 +72,20 @@ func rounds(tb testing.TB, timeouts []time.Duration, tooLate time.Duration, f fu
 			continue
 		}
 		if least > tooLate {
-			tb.Skipf("the machine was late by %v at least, in each of %d rounds: too busy to judge. The last failure: %s", least, i+1, failures[0])
+			tb.Skipf("the machine was late by at least %v in each of %d rounds: too busy to judge. The last failure: %s", least, i+1, failures[0])
 		}
 		for _, failure := range failures {
 			tb.Error(failure)
 		}
 		tb.Logf("the machine was %v late at worst, the timeout is %v", late, timeout)
 		if late > timeout/20 {
-			tb.Logf("a machine that is so late may have caused the failure, so the code cannot be judged by it: run the test again while nothing else runs")
+			tb.Logf("a machine this late may have caused the failure, so it says nothing about the code: run the test again while nothing else runs")
 		}
 		return
 	}
 }
 
-// run makes one round, in a goroutine of its own because FailNow ends that.
+// run makes one round, in a goroutine of its own, because FailNow ends its goroutine.
 func run(tb testing.TB, f func(r *Round)) []string {
 	tb.Helper()
 	ctx, cancel := context.WithCancel(tb.Context())
@@ -98,7 +97,7 @@ func run(tb testing.TB, f func(r *Round)) []string {
 	}()
 	<-done
 	cancel()
-	r.cleanUp() // which may fail, too: the next round needs what it cleans up
+	r.cleanUp() // a cleanup may fail, too, and the next round needs the cleanups
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.failures)
@@ -129,28 +128,28 @@ func (r *Round) Cleanup(f func()) {
 	r.cleanups = append(r.cleanups, f)
 }
 
-// Error notes a failure.
+// Error records a failure.
 func (r *Round) Error(args ...any) { r.fail(fmt.Sprintln(args...)) }
 
-// Errorf notes a failure.
+// Errorf records a failure.
 func (r *Round) Errorf(format string, args ...any) { r.fail(fmt.Sprintf(format, args...)) }
 
-// Fatal notes a failure and ends the calling goroutine.
+// Fatal records a failure and ends the calling goroutine.
 func (r *Round) Fatal(args ...any) {
 	r.fail(fmt.Sprintln(args...))
 	runtime.Goexit()
 }
 
-// Fatalf notes a failure and ends the calling goroutine.
+// Fatalf records a failure and ends the calling goroutine.
 func (r *Round) Fatalf(format string, args ...any) {
 	r.fail(fmt.Sprintf(format, args...))
 	runtime.Goexit()
 }
 
-// Fail notes a failure.
+// Fail records a failure.
 func (r *Round) Fail() { r.fail("Fail") }
 
-// FailNow notes a failure and ends the calling goroutine.
+// FailNow records a failure and ends the calling goroutine.
 func (r *Round) FailNow() {
 	r.fail("FailNow")
 	runtime.Goexit()
@@ -163,10 +162,11 @@ func (r *Round) Failed() bool {
 	return len(r.failures) > 0
 }
 
-// longest is where the message of a failure is cut off: the errors of thousands of calls say no more than the first.
+// longest is the length at which the message of a failure is cut off: the errors of thousands of calls say no more than the
+// first.
 const longest = 2000
 
-// fail notes a failure with the lines that led to it: the caller of Errorf may be a helper.
+// fail records a failure with the lines that led to it, because the caller of Errorf may be a helper.
 func (r *Round) fail(message string) {
 	pcs := make([]uintptr, 2)
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(3, pcs)])

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// recorder is a test whose failures are looked at.
+// recorder is a testing.TB that records its failures.
 type recorder struct {
 	testing.TB
 
@@ -21,17 +21,18 @@ func (r *recorder) Skipf(string, ...any) { r.skipped = true }
 func (r *recorder) Error(args ...any)   { r.failures = append(r.failures, fmt.Sprint(args...)) }
 func (r *recorder) Logf(string, ...any) {}
 
-// A machine is always late by more than a tenth of a nanosecond, and never by some minutes.
+// With the timeout late, every machine counts as late, and with onTime none: they are a twentieth of a nanosecond and 3 minutes.
 const (
 	late   = time.Nanosecond
 	onTime = time.Hour
 )
 
+// TestRounds checks when a round is repeated, and which failures the test reports.
 func TestRounds(t *testing.T) {
 	for name, c := range map[string]struct {
 		timeouts []time.Duration
 		fails    int // how many of the first rounds fail
-		rounds   int // that are expected
+		rounds   int // how many rounds are expected
 		failed   bool
 	}{
 		"passes":                         {[]time.Duration{onTime, onTime}, 0, 1, false},
@@ -46,7 +47,7 @@ func TestRounds(t *testing.T) {
 			r := &recorder{TB: t}
 			Rounds(r, c.timeouts, func(r *Round, timeout time.Duration) {
 				got = append(got, timeout)
-				time.Sleep(5 * time.Millisecond) // for something to be measured
+				time.Sleep(5 * time.Millisecond) // so that a lateness is measured
 				fail := func() { r.Part("part").Errorf("round %d", len(got)) }
 				switch {
 				case len(got) > c.fails:
@@ -57,19 +58,20 @@ func TestRounds(t *testing.T) {
 				}
 			})
 			if want := c.timeouts[:c.rounds]; !slices.Equal(got, want) {
-				t.Errorf("rounds of %v, want %v", got, want)
+				t.Errorf("the rounds had the timeouts %v, want %v", got, want)
 			}
 			switch {
 			case c.failed != (len(r.failures) == 1):
-				t.Errorf("%d failures are reported: %q", len(r.failures), r.failures)
+				t.Errorf("%d failures were reported, want 1 if the last round failed, or else 0: %q", len(r.failures), r.failures)
 			case c.failed && !strings.HasPrefix(r.failures[0], "part: round_test.go:"):
-				t.Errorf("the failure is %q, want its part and place", r.failures[0])
+				t.Errorf("the failure is %q, want one that begins with its part and place", r.failures[0])
 			}
 		})
 	}
 }
 
-// What needs an idle machine is not judged by a busy one. A failure is not longer than one can read.
+// TestBusyMachine checks that a busy machine does not judge tests that need an idle one, and that the message of a failure
+// is cut off.
 func TestBusyMachine(t *testing.T) {
 	for busy, tooLate := range map[bool]time.Duration{true: 0, false: time.Hour} {
 		r := &recorder{TB: t}
@@ -78,12 +80,12 @@ func TestBusyMachine(t *testing.T) {
 			r.Error(strings.Repeat("long ", 100_000))
 		})
 		if r.skipped != busy || !busy && (len(r.failures) != 1 || len(r.failures[0]) > 2*longest) {
-			t.Errorf("busy %v: skipped %v, failures %.100q", busy, r.skipped, r.failures)
+			t.Errorf("busy %v: got skipped %v and the failures %.100q, want a skip, or else one short failure", busy, r.skipped, r.failures)
 		}
 	}
 }
 
-// If a round ends early, its cleanups run, the last one first, and its context has ended by then.
+// TestRoundEnds checks that the cleanups of a round that ends early run, the last one first, after its context has ended.
 func TestRoundEnds(t *testing.T) {
 	var order []string
 	r := &recorder{TB: t}
@@ -95,9 +97,9 @@ func TestRoundEnds(t *testing.T) {
 		order = append(order, "after Fatal")
 	})
 	if want := []string{"second", "first, context ended: true"}; !slices.Equal(order, want) {
-		t.Errorf("%q, want %q", order, want)
+		t.Errorf("the order was %q, want %q", order, want)
 	}
 	if len(r.failures) != 1 || !strings.Contains(r.failures[0], "it is over") {
-		t.Errorf("failures %q", r.failures)
+		t.Errorf("the failures are %q, want the one of Fatal", r.failures)
 	}
 }

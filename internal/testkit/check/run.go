@@ -11,8 +11,8 @@ import (
 // lastLines is how many lines of the log are printed after a failure.
 const lastLines = 20
 
-// Run is m.Run, with the default logger's lines kept: a failure is not to be found among them. If there is one, the last lines
-// follow it.
+// Run is like m.Run, but keeps the lines of the default logger, among which a failure would be hard to find. After a
+// failure it prints the last lines.
 func Run(m *testing.M) (status int) {
 	logged, old := &Log{}, slog.Default()
 	slog.SetDefault(slog.New(slog.NewTextHandler(logged, nil)))

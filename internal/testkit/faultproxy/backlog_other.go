@@ -4,5 +4,5 @@ package faultproxy
 
 import "net"
 
-// shrink cannot change the backlog here: connects succeed, and are never accepted.
+// shrink cannot change the backlog on this system: connecting succeeds, and the connection is never accepted.
 func shrink(*net.TCPListener) int { return 0 }

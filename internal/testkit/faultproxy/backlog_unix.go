@@ -7,13 +7,13 @@ import (
 	"syscall"
 )
 
-// shrink makes the backlog of l as small as it gets, and returns how many connections fill it: one more than asked for,
-// on Linux. It asks for one, as zero makes the kernel log a SYN flood.
+// shrink makes the backlog of l as small as possible, and returns how many connections fill it: on Linux, one more than its
+// size. The size is one, because with zero the kernel logs a SYN flood.
 func shrink(l *net.TCPListener) int {
 	const backlog = 1
 	if raw, err := l.SyscallConn(); err == nil {
 		_ = raw.Control(func(fd uintptr) {
-			_ = syscall.Listen(int(fd), backlog) // of a socket that listens: only changes the number
+			_ = syscall.Listen(int(fd), backlog) // on a socket that listens already, this only changes the size
 		})
 	}
 	return backlog + 1

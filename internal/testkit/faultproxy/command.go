@@ -6,20 +6,20 @@ import (
 	"strings"
 )
 
-const longest = 1 << 10 // of a header line; inline commands are typed by hand
+const longest = 1 << 10 // the longest header line; longer inline commands are not expected
 
-// scanner finds the names of the commands in a client's stream, however that is cut into chunks. It jumps over the
+// scanner finds the names of the commands in a client's stream, however the stream is cut into chunks. It skips the
 // arguments.
 type scanner struct {
-	line  []byte // a header line, as far as it has come
-	name  []byte // likewise a name
-	args  int    // of the command, still to come
+	line  []byte // the received part of a header line
+	name  []byte // the received part of a name
+	args  int    // how many arguments of the command will follow
 	named bool   // the command's name has been read
-	skip  int    // bytes of the argument, still to come
-	lost  bool   // not RESP
+	skip  int    // how many bytes of the argument will follow
+	lost  bool   // the stream is not RESP
 }
 
-// feed returns the names, in capitals, that end in chunk.
+// feed returns the names of commands that are complete with this chunk, in upper case.
 func (s *scanner) feed(chunk []byte) []string {
 	var names []string
 	for len(chunk) > 0 && !s.lost {
@@ -52,12 +52,12 @@ func (s *scanner) feed(chunk []byte) []string {
 	return names
 }
 
-// header takes a line outside the arguments, and returns its name if it is an inline command ("PING").
+// header reads a line outside the arguments, and returns the name of the command if it is an inline command ("PING").
 func (s *scanner) header(line string) string {
 	if s.args == 0 {
 		words := strings.Fields(line)
 		switch {
-		case len(words) == 0: // Redis lets it pass
+		case len(words) == 0: // Redis ignores an empty line
 		case line[0] == '*':
 			s.args, s.named = s.number(line), false
 		case line[0] >= 'A' && line[0] <= 'z':

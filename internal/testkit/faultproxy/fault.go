@@ -8,10 +8,11 @@ import (
 	"time"
 )
 
+// fault is a fault of a Proxy, with its parameters.
 type fault struct {
 	kind  kind
 	delay time.Duration
-	only  []string // the commands whose replies suffer; empty: all
+	only  []string // the commands whose replies are affected; empty: all
 }
 
 type kind int
@@ -26,41 +27,40 @@ const (
 	refuse
 )
 
-// Pass forwards everything: no fault. A connection that lost bytes to an earlier fault stays silent until its client
-// closes it, for what went on from there would be garbage.
+// Pass forwards everything, without a fault. A connection that lost bytes to an earlier fault stays silent until its client
+// closes it, because the bytes that follow would be garbage.
 func (p *Proxy) Pass() { p.set(fault{}) }
 
-// Latency holds each chunk for d, on the way there and on the way back: an exchange takes 2d longer. A connect itself is
-// not delayed, but what a client sends on a new connection (HELLO) is. The bytes wait in the proxy: a request whose
-// client has left meanwhile still reaches the server, as it would on a slow line.
+// Latency delays each chunk by d in both directions, so that an exchange takes 2d longer. It does not delay connecting
+// itself, but it delays the commands that a client sends on a new connection, such as HELLO. The bytes wait in the proxy: a
+// request reaches the server even if its client has left meanwhile, as on a slow network.
 func (p *Proxy) Latency(d time.Duration) { p.set(fault{delay: d}) }
 
-// Silence swallows all bytes of both directions: connections are accepted, requests do not reach the server, and nothing
-// answers or closes.
+// Silence swallows all bytes in both directions: connections are accepted, but requests do not reach the server, and the
+// client gets neither a reply nor the end of the connection.
 func (p *Proxy) Silence() { p.set(fault{kind: silence}) }
 
-// Blackhole is Silence for the open connections, while new ones hang in connect: the port listens with a
-// backlog of its own that is full already, so the system ignores what asks for a connection. That is so on
-// Linux; where a full backlog behaves otherwise a connect succeeds, or is refused, and nothing is ever
-// answered. After Pass the system tries again without the client's help, one second after the first
-// attempt, then two, then four.
+// Blackhole is Silence for open connections, and makes new ones hang while they connect. The port then listens with a
+// backlog that is already full, so Linux ignores requests to connect. On systems where a full backlog works differently,
+// connecting succeeds or is refused, but no reply ever comes. After Pass, the client's system tries again on its own one,
+// two and four seconds after earlier attempts.
 func (p *Proxy) Blackhole() { p.set(fault{kind: blackhole}) }
 
-// HalfReply passes requests on, and of the next reply the first half of the bytes; after that the connection is silent.
-// With commands, only requests that contain one of these suffer. Whose reply suffers is decided when the request
+// HalfReply forwards requests, and the first half of the bytes of the next reply. After that the connection is silent. With
+// commands, only the replies to requests that contain one of these commands are affected, which is decided when the request
 // arrives.
 func (p *Proxy) HalfReply(commands ...string) { p.set(fault{kind: halfReply, only: upper(commands)}) }
 
-// DropReply passes requests on and lets the server run them, swallows the reply and closes the connection. Once the
-// client sees that, the request has run. With commands, only requests that contain one of these suffer: without, a new
-// connection fails as early as in the client's HELLO, and the request is never sent.
+// DropReply forwards requests and lets the server run them, but swallows the reply and closes the connection. When the
+// client notices that, the request has run. With commands, only requests that contain one of these commands are affected.
+// Without commands, a new connection fails at the client's HELLO, before the request is sent.
 func (p *Proxy) DropReply(commands ...string) { p.set(fault{kind: dropReply, only: upper(commands)}) }
 
-// Reset resets (RST) the open connections now, and each new one when its client has sent something, which the server does
-// not get.
+// Reset resets the open connections (RST) at once, and each new connection when its client has sent bytes, which the server
+// does not receive.
 func (p *Proxy) Reset() { p.set(fault{kind: reset}) }
 
-// Refuse closes the open connections and the port, as when a server has ended: a connect is refused. Any other fault opens
+// Refuse closes the open connections and the port, as if the server had ended: connecting is refused. Any other fault opens
 // the same port again.
 func (p *Proxy) Refuse() { p.set(fault{kind: refuse}) }
 
@@ -91,7 +91,7 @@ func (p *Proxy) set(f fault) {
 	}
 }
 
-// to changes what becomes of a new connection. It is called with mu held.
+// to changes how the proxy treats new connections. The caller must hold mu.
 func (p *Proxy) to(d door) {
 	p.tb.Helper()
 	if p.door == d {
@@ -106,7 +106,7 @@ func (p *Proxy) to(d door) {
 	}
 	l, err := bind(p.addr)
 	for end := time.Now().Add(portLimit); err != nil && time.Now().Before(end); l, err = bind(p.addr) {
-		time.Sleep(pollEvery) // the accepting goroutine lets go of the old listener
+		time.Sleep(pollEvery) // the goroutine that accepts may still hold the old listener
 	}
 	if err != nil {
 		p.tb.Errorf("faultproxy: %v", err)
@@ -119,11 +119,11 @@ func (p *Proxy) to(d door) {
 	p.door, p.close = hole, clog(l)
 }
 
-// clog fills the backlog of l, and returns what closes l and the connections that fill it.
+// clog fills the backlog of l, and returns a function that closes l and the connections that fill it.
 func clog(l *net.TCPListener) func() {
 	fill := make([]net.Conn, 0, shrink(l))
 	for range cap(fill) {
-		// One that times out did so because others have filled the backlog.
+		// If connecting times out, the backlog is full already.
 		d := net.Dialer{Timeout: fillLimit}
 		if c, err := d.DialContext(context.Background(), "tcp", l.Addr().String()); err == nil {
 			fill = append(fill, c)
@@ -139,7 +139,7 @@ func clog(l *net.TCPListener) func() {
 
 func (f fault) silent() bool { return f.kind == silence || f.kind == blackhole }
 
-// strikes reports whether the fault spoils the reply to these commands.
+// strikes reports whether the fault affects the reply to these commands.
 func (f fault) strikes(commands []string) bool {
 	if f.kind != halfReply && f.kind != dropReply {
 		return false
@@ -147,6 +147,7 @@ func (f fault) strikes(commands []string) bool {
 	return len(f.only) == 0 || slices.ContainsFunc(commands, func(c string) bool { return slices.Contains(f.only, c) })
 }
 
+// upper returns the commands in upper case.
 func upper(commands []string) []string {
 	names := make([]string, len(commands))
 	for i, c := range commands {

@@ -9,44 +9,45 @@ import (
 )
 
 const (
-	chunkSize  = 64 << 10        // above the 32 KiB that go-redis writes at once
-	onTheWay   = 64              // chunks of one direction, with a latency
-	drainLimit = 5 * time.Second // for the server to finish what it was sent
+	chunkSize  = 64 << 10        // more than the 32 KiB that go-redis writes at once
+	onTheWay   = 64              // how many chunks of one direction may wait for their latency
+	drainLimit = 5 * time.Second // how long the server may take to run the commands that it was sent
 )
 
-// link is one connection through the proxy. Two goroutines pump it, one each way.
+// link is one connection through the proxy. Two goroutines forward its bytes, one for each direction.
 type link struct {
 	proxy    *Proxy
-	ctx      context.Context // until the link ends
+	ctx      context.Context // ends with the link
 	cancel   context.CancelFunc
 	client   *net.TCPConn
-	commands scanner // of the client's stream
+	commands scanner // finds the commands in the client's stream
 
 	mu     sync.Mutex
 	server *net.TCPConn // nil until connected
-	dead   bool         // bytes were swallowed, and nothing may follow them
+	dead   bool         // bytes were swallowed, so later bytes must not be forwarded
 	due    kind         // the fault of the next reply
 }
 
+// run connects to the server, and forwards bytes until one side ends.
 func (l *link) run() {
 	defer l.end()
 	conn, err := new(net.Dialer).DialContext(l.ctx, "tcp", l.proxy.target)
 	if err != nil {
-		abort(l.client) // a connect cannot be refused after the fact; this comes nearest
+		abort(l.client) // connecting cannot be refused any more; a reset is the nearest
 		return
 	}
 	server := conn.(*net.TCPConn)
 	l.mu.Lock()
 	l.server = server
 	l.mu.Unlock()
-	if l.ctx.Err() != nil { // ended before it had this one to close
+	if l.ctx.Err() != nil { // the link ended before end could close this connection
 		_ = server.Close()
 		return
 	}
 	var replies sync.WaitGroup
 	replies.Go(func() {
 		l.pump(server, l.reply)
-		if !l.swallows(l.proxy.current()) { // else the client must not notice even that the server has gone
+		if !l.swallows(l.proxy.current()) { // otherwise the client must not even notice that the server has gone
 			l.end()
 		}
 	})
@@ -55,8 +56,8 @@ func (l *link) run() {
 	replies.Wait()
 }
 
-// pump hands on what arrives, each chunk once the latency has passed since it did, until the stream ends or handle returns
-// false.
+// pump passes each chunk that arrives to handle, once the latency has passed since its arrival, until the stream ends or
+// handle returns false.
 func (l *link) pump(from io.Reader, handle func(chunk []byte, f fault) bool) {
 	type arrival struct {
 		chunk []byte
@@ -99,7 +100,7 @@ func (l *link) request(chunk []byte, f fault) bool {
 		l.due = f.kind
 		l.mu.Unlock()
 	}
-	l.proxy.count(commands) // first: a client that has the reply must find it counted
+	l.proxy.count(commands) // before the command is sent, so that it is counted when the client has its reply
 	_, err := l.server.Write(chunk)
 	return err == nil
 }
@@ -111,12 +112,11 @@ func (l *link) reply(chunk []byte, f fault) bool {
 	l.mu.Lock()
 	due := l.due
 	l.due = pass
-	l.dead = l.dead || due != pass // the client's bytes from here on were never passed
+	l.dead = l.dead || due != pass // later bytes of this connection must not be forwarded
 	l.mu.Unlock()
 	switch due {
 	case dropReply:
-		// Commands that were sent are carried out: the server reads it all before it sees the end of the
-		// stream.
+		// The server runs the commands that it was sent, because it reads all of them before the end of the stream.
 		_ = l.server.CloseWrite()
 		_ = l.server.SetReadDeadline(time.Now().Add(drainLimit))
 		_, _ = io.Copy(io.Discard, l.server)
@@ -130,7 +130,8 @@ func (l *link) reply(chunk []byte, f fault) bool {
 	return err == nil
 }
 
-// hold waits for the latency since an instant and returns the fault after it: one switched on meanwhile applies already.
+// hold waits for the latency since an instant, and returns the fault that applies after that, because it may have changed
+// meanwhile.
 func (l *link) hold(since time.Time) fault {
 	f := l.proxy.current()
 	if f.delay == 0 {
@@ -143,7 +144,7 @@ func (l *link) hold(since time.Time) fault {
 	return l.proxy.current()
 }
 
-// swallows reports whether bytes vanish under f, and remembers that they did.
+// swallows reports whether bytes are swallowed under f, and records that they are.
 func (l *link) swallows(f fault) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -151,9 +152,9 @@ func (l *link) swallows(f fault) bool {
 	return l.dead
 }
 
-// end closes both connections. Ending an ended link does nothing.
+// end closes both connections. A second call does nothing.
 func (l *link) end() {
-	l.cancel() // before the look at server: run looks in the other order
+	l.cancel() // before l.server is read: run does this in the opposite order, so one of both closes the server's connection
 	_ = l.client.Close()
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -162,7 +163,7 @@ func (l *link) end() {
 	}
 }
 
-// abort closes c with a RST.
+// abort closes c by a RST.
 func abort(c *net.TCPConn) {
 	_ = c.SetLinger(0)
 	_ = c.Close()

@@ -1,14 +1,14 @@
-// Package faultproxy is a TCP proxy between a Redis client and a server that fails in the ways networks fail. It stands
-// on 127.0.0.1 and ends with its test.
+// Package faultproxy is a TCP proxy between a Redis client and a server that fails in the ways in which networks fail. It
+// listens on 127.0.0.1 and ends with its test.
 //
-// A fault is switched on and off while connections are open, and applies to those and to new ones:
+// A fault is switched on and off while connections are open. It applies to open connections and to new ones:
 //
 //	p := faultproxy.New(t, server.Addr)
 //	rdb := redis.NewClient(&redis.Options{Addr: p.Addr()})
 //	p.DropReply("evalsha")
 //
-// The proxy sees chunks, the bytes that arrive together. What the server sends after a chunk from the client counts as
-// the reply; what it sends unasked (pub/sub) is no reply.
+// The proxy forwards chunks: bytes that arrive together. The bytes that the server sends after a chunk from the client
+// count as the reply. Messages that the server sends on its own (pub/sub) do not.
 package faultproxy
 
 import (
@@ -23,10 +23,10 @@ import (
 )
 
 const (
-	attempts  = 100                    // at finding a free port
-	pollEvery = 5 * time.Millisecond   // for a port that the system has not given back yet
-	portLimit = 2 * time.Second        // for that
-	fillLimit = 100 * time.Millisecond // for one connection that fills a backlog
+	attempts  = 100                    // how often New tries to find a free port
+	pollEvery = 5 * time.Millisecond   // how often to retry a port that the system has not freed yet
+	portLimit = 2 * time.Second        // how long to retry it
+	fillLimit = 100 * time.Millisecond // how long one connection that fills a backlog may take
 )
 
 // Proxy forwards connections to one server, with the fault that was switched on last. It is safe for concurrent use.
@@ -37,23 +37,23 @@ type Proxy struct {
 	mu      sync.Mutex
 	fault   fault
 	door    door
-	close   func() // the door
+	close   func() // closes the door
 	closed  bool
 	links   map[*link]struct{}
 	counts  map[string]int64
-	running sync.WaitGroup // what accepts, and the links
+	running sync.WaitGroup // the goroutines that accept, and the links
 }
 
-// door is what becomes of a new connection.
+// door is how the proxy treats a new connection.
 type door int
 
 const (
-	wall door = iota // nothing listens
-	open             // accepted
-	hole             // listened to, and never accepted
+	wall door = iota // connecting is refused
+	open             // connections are accepted
+	hole             // connecting hangs
 )
 
-// New starts a proxy to target (host:port) that passes everything on. It ends with the test of tb.
+// New starts a proxy to target (host:port) that forwards everything. It ends with the test of tb.
 func New(tb testing.TB, target string) *Proxy {
 	tb.Helper()
 	p := &Proxy{tb: tb, target: target, links: map[*link]struct{}{}, counts: map[string]int64{}}
@@ -64,7 +64,8 @@ func New(tb testing.TB, target string) *Proxy {
 	return p
 }
 
-// Before starts a proxy before each of several servers. A client whose Dialer is dial reaches them through these.
+// Before starts a proxy in front of each of several servers. A client whose Dialer is dial reaches the servers through the
+// proxies.
 func Before(tb testing.TB, addrs ...string) (proxies []*Proxy, dial func(ctx context.Context, network, addr string) (net.Conn, error)) {
 	tb.Helper()
 	through := map[string]string{}
@@ -77,10 +78,10 @@ func Before(tb testing.TB, addrs ...string) (proxies []*Proxy, dial func(ctx con
 	}
 }
 
-// Addr returns the host:port for clients. It stays the same under every fault.
+// Addr returns the address (host:port) for clients. It stays the same under every fault.
 func (p *Proxy) Addr() string { return p.addr }
 
-// Requests returns how many commands were passed to the server, the client's own (HELLO, CLIENT) among them.
+// Requests returns how many commands were forwarded to the server, including the client's own (HELLO, CLIENT).
 func (p *Proxy) Requests() int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -91,8 +92,8 @@ func (p *Proxy) Requests() int64 {
 	return sum
 }
 
-// Count returns how many commands of that name, in either case, were passed to the server. What a fault swallowed was
-// not passed. A stream that is not RESP, as under TLS, counts nothing.
+// Count returns how many commands of this name, in upper or lower case, were forwarded to the server. Commands that a fault
+// swallowed are not counted, nor is a stream that is not RESP, as with TLS.
 func (p *Proxy) Count(command string) int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -113,7 +114,7 @@ func (p *Proxy) current() fault {
 	return p.fault
 }
 
-// accept opens the door. It is called with mu held, or before p is shared.
+// accept opens the door. The caller must hold mu, unless p is not shared yet.
 func (p *Proxy) accept(l *net.TCPListener) {
 	p.door, p.close = open, func() { _ = l.Close() }
 	p.running.Go(func() {
@@ -130,7 +131,7 @@ func (p *Proxy) accept(l *net.TCPListener) {
 func (p *Proxy) admit(conn *net.TCPConn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed || p.fault.kind == refuse { // a last one, accepted while the door closed
+	if p.closed || p.fault.kind == refuse { // a connection that was accepted while the door closed
 		_ = conn.Close()
 		return
 	}
@@ -157,9 +158,9 @@ func (p *Proxy) shut() {
 	p.running.Wait()
 }
 
-// listen finds a free port below 32768, where Linux begins to give out ports for outgoing connections: under Refuse such
-// a one could take the port, even a client's own dial, which would then be connected to itself. They are also below those
-// of redistest's servers.
+// listen finds a free port below 32768, where Linux begins to assign ports to outgoing connections. During Refuse, an
+// outgoing connection could otherwise take the port: even the client's own, which would then be connected to itself. The
+// port is also below the ports of redistest's servers.
 func listen(tb testing.TB) *net.TCPListener {
 	tb.Helper()
 	const low, high = 5000, 10000

@@ -17,11 +17,11 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
 
-// timeout is the patience of the clients here: short where nothing will come, and enough for a loaded machine where
-// something will.
+// timeout is how long the clients of these tests wait: short if no reply will come, and long enough for a busy machine if
+// one will.
 const timeout = 500 * time.Millisecond
 
-// setup returns a proxy, a client through it that tries once, and one past it.
+// setup returns a proxy, a client through it that does not retry, and a client that bypasses it.
 func setup(t *testing.T) (p *Proxy, through, direct *redis.Client) {
 	s := redistest.Server(t)
 	p = New(t, s.Addr)
@@ -52,13 +52,13 @@ func mends(t *testing.T, p *Proxy, c *redis.Client) {
 	p.Pass()
 	err := c.Ping(t.Context()).Err()
 	for end := time.Now().Add(5 * time.Second); err != nil && time.Now().Before(end); err = c.Ping(t.Context()).Err() {
-		t.Logf("not yet: %v", err) // a loaded machine
+		t.Logf("not yet: %v", err) // on a busy machine this may take some attempts
 	}
 	for range 3 {
 		err = errors.Join(err, c.Ping(t.Context()).Err())
 	}
 	if err != nil {
-		t.Errorf("after Pass: %v", err)
+		t.Errorf("after Pass: got error %v, want nil", err)
 	}
 }
 
@@ -79,8 +79,8 @@ func connect(t *testing.T, p *Proxy, limit time.Duration) (net.Conn, error) {
 	return conn, err
 }
 
-// ask writes a request and checks all that comes back, until nothing does, on a connection that stays open.
-func ask(t *testing.T, conn net.Conn, request, want string) {
+// exchange writes a request, reads until no more bytes come, and checks the bytes. The connection must stay open.
+func exchange(t *testing.T, conn net.Conn, request, want string) {
 	t.Helper()
 	if _, err := io.WriteString(conn, request); err != nil {
 		t.Error(err)
@@ -89,21 +89,22 @@ func ask(t *testing.T, conn net.Conn, request, want string) {
 	got, err := io.ReadAll(conn)
 	_ = conn.SetReadDeadline(time.Time{})
 	if string(got) != want || !timedOut(err) {
-		t.Errorf("%q: got %q, %v; want %q, and then nothing", request, got, err, want)
+		t.Errorf("after %q: got %q, %v; want %q, and then silence", request, got, err, want)
 	}
 }
 
+// TestPassCountsCommands checks that Pass forwards everything and that the proxy counts the commands.
 func TestPassCountsCommands(t *testing.T) {
 	t.Parallel()
 	p, through, direct := setup(t)
 	before := p.Requests()
 	script := redis.NewScript("return redis.call('INCRBY', KEYS[1], ARGV[1])")
-	for range 3 { // the first is EVALSHA, NOSCRIPT, EVAL
+	for range 3 { // the first call is EVALSHA, which fails by NOSCRIPT, and EVAL
 		if err := script.Run(t.Context(), through, []string{"n"}, 5).Err(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	conn := through.Conn() // a pipeline of the client may make a connection of its own, which says hello
+	conn := through.Conn() // a pipeline of the client may make a connection of its own, with a HELLO that would be counted
 	defer func() { _ = conn.Close() }()
 	_, err := conn.Pipelined(t.Context(), func(pipe redis.Pipeliner) error {
 		for i := range 1000 {
@@ -116,15 +117,16 @@ func TestPassCountsCommands(t *testing.T) {
 	}
 	for name, want := range map[string]int64{"evalsha": 3, "EVAL": 1, "Set": 1000, "INCR": 0, "GET": 0} {
 		if got := p.Count(name); got != want {
-			t.Errorf("%s: %d, want %d", name, got, want)
+			t.Errorf("Count(%q) = %d, want %d", name, got, want)
 		}
 	}
 	if got := p.Requests() - before; got != 1004 || value(t, direct) != 15 {
-		t.Errorf("%d requests, value %d; want 1004, 15", got, value(t, direct))
+		t.Errorf("%d requests were counted and the value is %d, want 1004 and 15", got, value(t, direct))
 	}
 }
 
-// What a client gets under each fault, whether the request has run, and that all is well after it, twice.
+// TestFaults checks, twice for each fault, the error that a client gets, whether its request has run, and that the client
+// works again afterwards.
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	is := func(want error) func(error) bool { return func(err error) bool { return errors.Is(err, want) } }
@@ -149,14 +151,14 @@ func TestFaults(t *testing.T) {
 			for round := 1; round <= 2; round++ {
 				c.on(p)
 				if err := incr(t, through); !c.got(err) {
-					t.Errorf("got %v", err)
+					t.Errorf("got error %v, want the one of this fault", err)
 				}
 				want := 0
 				if c.runs {
 					want = round
 				}
 				if n := value(t, direct); n != want || p.Count("incr") != int64(want) {
-					t.Errorf("value %d, %d passed, want %d", n, p.Count("incr"), want)
+					t.Errorf("the value is %d and %d commands were forwarded, want %d of both", n, p.Count("incr"), want)
 				}
 				mends(t, p, through)
 			}
@@ -164,6 +166,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
+// TestLatency checks that an exchange takes twice the latency longer.
 func TestLatency(t *testing.T) {
 	t.Parallel()
 	p, through, _ := setup(t)
@@ -171,11 +174,12 @@ func TestLatency(t *testing.T) {
 	p.Latency(d)
 	start := time.Now()
 	if err := incr(t, through); err != nil || time.Since(start) < 2*d {
-		t.Errorf("%v after %v, want at least %v", err, time.Since(start), 2*d)
+		t.Errorf("got error %v after %v, want nil after at least %v", err, time.Since(start), 2*d)
 	}
 }
 
-// What a connection itself sees. One that has lost bytes neither passes the next ones nor closes when the server does.
+// TestConnections checks each fault as one connection sees it. A connection that has lost bytes neither forwards later
+// bytes nor closes when the server does.
 func TestConnections(t *testing.T) {
 	t.Parallel()
 	s := redistest.Server(t)
@@ -184,47 +188,48 @@ func TestConnections(t *testing.T) {
 		t.Helper()
 		_ = conn.SetReadDeadline(time.Now().Add(5 * time.Second))
 		if _, err := io.ReadAll(conn); !errors.Is(err, want) {
-			t.Errorf("got %v, want %v", err, want)
+			t.Errorf("the connection ended with error %v, want %v", err, want)
 		}
 	}
 	conn := dial(t, p)
-	ask(t, conn, "PING\r\n", "+PONG\r\n") // it is one that the proxy has
+	exchange(t, conn, "PING\r\n", "+PONG\r\n") // the proxy has accepted the connection
 	p.Reset()
 	ended(conn, syscall.ECONNRESET)
 	p.Pass()
 	conn = dial(t, p)
-	ask(t, conn, "PING\r\n", "+PONG\r\n")
+	exchange(t, conn, "PING\r\n", "+PONG\r\n")
 	p.Refuse()
 	ended(conn, nil)
 	p.HalfReply()
 	conn = dial(t, p)
-	ask(t, conn, "SET s 12345678\r\n", "+O") // of "+OK\r\n"
-	ask(t, conn, "GET s\r\n", "")
+	exchange(t, conn, "SET s 12345678\r\n", "+O") // half of "+OK\r\n"
+	exchange(t, conn, "GET s\r\n", "")
 	p.Blackhole()
 	if c, err := connect(t, p, timeout); err == nil && runtime.GOOS == "linux" {
-		t.Errorf("a connect succeeded: %v", c)
+		t.Errorf("connecting succeeded: got %v, want it to hang", c)
 	}
 	p.Silence()
 	conn = dial(t, p)
-	ask(t, conn, "PING\r\n", "")
+	exchange(t, conn, "PING\r\n", "")
 	p.Pass()
 	s.Stop()
-	ask(t, conn, "PING\r\n", "")
+	exchange(t, conn, "PING\r\n", "")
 }
 
-// All of a long pipeline that was passed on has run when the client learns of the loss.
+// TestDropReplyRunsAll checks that all forwarded commands of a long pipeline have run when the client notices that the
+// connection was closed.
 func TestDropReplyRunsAll(t *testing.T) {
 	t.Parallel()
 	p, _, direct := setup(t)
 	conn := dial(t, p)
 	p.DropReply()
-	if _, err := io.WriteString(conn, strings.Repeat("INCR n\r\n", 2500)); err != nil { // 20 KB: one chunk, and more than Redis reads at once
+	if _, err := io.WriteString(conn, strings.Repeat("INCR n\r\n", 2500)); err != nil { // 20 KB is one chunk, but more than Redis reads at once
 		t.Fatal(err)
 	}
 	if got, err := io.ReadAll(conn); len(got) > 0 || errors.Is(err, syscall.ETIMEDOUT) {
-		t.Errorf("read %q, %v", got, err)
+		t.Errorf("read %q, %v; want nothing and the end of the connection", got, err)
 	}
 	if got := value(t, direct); int64(got) != p.Count("incr") || got == 0 {
-		t.Errorf("%d ran of %d passed", got, p.Count("incr"))
+		t.Errorf("%d commands ran of %d that were forwarded, want all of them", got, p.Count("incr"))
 	}
 }

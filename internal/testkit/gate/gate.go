@@ -1,5 +1,5 @@
-// Package gate is a go-redis hook that counts the scripts of a client, and can hold them before they are sent or after
-// they were answered: so a test decides what is in flight at the same time.
+// Package gate is a go-redis hook that counts the scripts of a client, and can hold them before they are sent or after they
+// were answered. So a test decides which scripts are in flight at the same time.
 package gate
 
 import (
@@ -18,17 +18,17 @@ import (
 type Gate struct {
 	mu         sync.Mutex
 	sent       []int           // how many keys each command or pipeline had
-	evals      int             // how many of them carried the source
+	evals      int             // how many of them contained the source of a script
 	undeclared int             // how many scripts had keys that they did not declare
-	arrived    chan struct{}   // nil: open; else it gets one for each that is held
-	replies    bool            // it holds what was answered
-	held       []chan struct{} // in the order in which they came; closed to let one pass
+	arrived    chan struct{}   // nil: the gate is open; otherwise it receives a value for each script that is held
+	replies    bool            // the gate holds replies instead of scripts
+	held       []chan struct{} // one for each held script, in order of arrival; closing it releases the script
 }
 
-// crowd is how many may be held before a test has noticed the first.
+// crowd is how many scripts may be held before a test has called Await for the first.
 const crowd = 1000
 
-// An Around is a hook of a client that does something around each command and each pipeline.
+// An Around is a hook of a client that runs code around each command and each pipeline.
 type Around func(cmds []redis.Cmder, send func() error) error
 
 // DialHook changes nothing.
@@ -48,7 +48,7 @@ func (a Around) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 	}
 }
 
-// Count has client count its commands and pipelines, as its later hooks get them.
+// Count makes client count its commands and pipelines, before its later hooks see them.
 func Count(client redis.UniversalClient) (sent func() int64) {
 	var n atomic.Int64
 	client.AddHook(Around(func(_ []redis.Cmder, send func() error) error {
@@ -79,7 +79,7 @@ func (g *Gate) pass(cmds []redis.Cmder, send func() error) error {
 	for _, cmd := range cmds {
 		args := cmd.Args()
 		n, _ := args[2].(int)
-		if n == 0 { // the last argument is how many there are
+		if n == 0 { // the last argument is the number of keys
 			n, _ = args[len(args)-1].(int)
 			undeclared++
 		}
@@ -101,7 +101,7 @@ func (g *Gate) pass(cmds []redis.Cmder, send func() error) error {
 	return send()
 }
 
-// wait holds the calling goroutine, unless the gate has opened.
+// wait holds the calling goroutine, unless the gate has been opened.
 func (g *Gate) wait() {
 	g.mu.Lock()
 	if g.arrived == nil {
@@ -115,11 +115,11 @@ func (g *Gate) wait() {
 	<-pass
 }
 
-// Hold makes each script wait from now on before it is sent, and resets the counts. When the test of tb
-// ends the gate opens: a test that fails must not hold those after it.
+// Hold makes each script wait from now on before it is sent, and resets the counts. When the test of tb ends, the gate
+// opens, so that a test that fails does not hold later tests.
 func (g *Gate) Hold(tb testing.TB) { g.hold(tb, false) }
 
-// HoldReplies is [Gate.Hold] with the server's answer to each script held instead.
+// HoldReplies is like [Gate.Hold], but holds the reply to each script.
 func (g *Gate) HoldReplies(tb testing.TB) { g.hold(tb, true) }
 
 func (g *Gate) hold(tb testing.TB, replies bool) {
@@ -130,7 +130,7 @@ func (g *Gate) hold(tb testing.TB, replies bool) {
 	tb.Cleanup(g.Open)
 }
 
-// Open lets everything pass.
+// Open releases all scripts, and holds no more.
 func (g *Gate) Open() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -140,7 +140,7 @@ func (g *Gate) Open() {
 	g.arrived, g.held = nil, nil
 }
 
-// Await waits until n more are held.
+// Await waits until n more scripts are held.
 func (g *Gate) Await(tb testing.TB, n int) {
 	tb.Helper()
 	g.mu.Lock()
@@ -151,13 +151,13 @@ func (g *Gate) Await(tb testing.TB, n int) {
 	}
 }
 
-// Release lets the n pass that have been held for longest.
+// Release releases the n scripts that have been held longest.
 func (g *Gate) Release(tb testing.TB, n int) {
 	tb.Helper()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if len(g.held) < n {
-		tb.Fatalf("%d scripts are held, not %d", len(g.held), n)
+		tb.Fatalf("%d scripts are held, want at least the %d to release", len(g.held), n)
 	}
 	for _, pass := range g.held[:n] {
 		close(pass)
@@ -165,28 +165,28 @@ func (g *Gate) Release(tb testing.TB, n int) {
 	g.held = g.held[n:]
 }
 
-// ReleaseLast lets the one pass that came last.
+// ReleaseLast releases the script that arrived last.
 func (g *Gate) ReleaseLast(tb testing.TB) {
 	tb.Helper()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	last := len(g.held) - 1
 	if last < 0 {
-		tb.Fatal("no script is held")
+		tb.Fatal("no script is held, want one to release")
 	}
 	close(g.held[last])
 	g.held = g.held[:last]
 }
 
-// Sent returns how many keys each script had since the last Hold, and how many scripts carried their source.
+// Sent returns how many keys each script had since the last Hold, and how many scripts contained their source.
 func (g *Gate) Sent() (keys []int, evals int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return slices.Clone(g.sent), g.evals
 }
 
-// Undeclared returns how many of the scripts since the last Hold had keys that they did not declare: those of a Cluster
-// that have the keys of several decisions.
+// Undeclared returns how many scripts since the last Hold had keys that they did not declare: scripts for a Cluster that
+// have the keys of several decisions.
 func (g *Gate) Undeclared() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -1,5 +1,5 @@
-// Package limits makes limits of every registered algorithm, so that each suite and
-// tool runs over all of them, without a list of its own.
+// Package limits makes limits of every registered algorithm, so that suites and tools cover all algorithms without lists of
+// their own.
 package limits
 
 import (
@@ -22,13 +22,13 @@ type Variant struct {
 	Aligned bool
 }
 
-// Settings are what the options of a limit set; zero is the default.
+// Settings are the settings of a limit's options. A zero value stands for the default.
 type Settings struct {
 	Burst int64
 	Name  string
 }
 
-// All returns every variant of every registered algorithm whose limits have a rate.
+// All returns every variant of every registered algorithm, except for the algorithms that limit slots and have no rate.
 func All() []Variant {
 	var all []Variant
 	for _, k := range algorithm.Kinds {
@@ -43,7 +43,7 @@ func All() []Variant {
 	return all
 }
 
-// Slots returns the registered algorithms without a rate, whose units are given back.
+// Slots returns the registered algorithms that limit slots. They have no rate, and their units are given back.
 func Slots() []Variant {
 	var all []Variant
 	for _, k := range algorithm.Kinds {
@@ -54,14 +54,12 @@ func Slots() []Variant {
 	return all
 }
 
-// Aligned returns one variant of every registered algorithm: windows are aligned where
-// they can be.
+// Aligned returns one variant of every registered algorithm: the one with aligned windows, if the algorithm has them.
 func Aligned() []Variant {
 	return slices.DeleteFunc(All(), func(v Variant) bool { return v.Kind.Aligns && !v.Aligned || v.Kind.Moves })
 }
 
-// Plain returns the variant of every registered algorithm that its constructor makes
-// without options.
+// Plain returns the variant of every registered algorithm that its constructor returns without options.
 func Plain() []Variant {
 	return slices.DeleteFunc(All(), func(v Variant) bool { return v.Aligned || v.Kind.Moves })
 }
@@ -82,7 +80,7 @@ func Constructor(k *algorithm.Kind) string {
 	return name.String()
 }
 
-// Named returns the Variant of a name. It panics if there is none.
+// Named returns the Variant with this name. It panics if there is none.
 func Named(name string) Variant {
 	for _, v := range append(All(), Slots()...) {
 		if v.Name == name {
@@ -92,8 +90,7 @@ func Named(name string) Variant {
 	panic("limits: no algorithm is called " + name)
 }
 
-// Limit returns a limit whose capacity is the rate's count. One of Slots has no more of
-// the rate than that.
+// Limit returns a limit whose capacity is the rate's count. A variant of Slots uses no other part of the rate.
 func (v Variant) Limit(r core.Rate) core.Limit {
 	if v.Kind.Bursts {
 		return v.With(r, Settings{Burst: r.Count()})
@@ -101,8 +98,7 @@ func (v Variant) Limit(r core.Rate) core.Limit {
 	return v.With(r, Settings{})
 }
 
-// With returns a limit with settings. Those that the algorithm does not take are
-// ignored.
+// With returns a limit with settings. It ignores settings that the algorithm does not have.
 func (v Variant) With(r core.Rate, s Settings) core.Limit {
 	all := coreaccess.LimitSettings{Aligned: v.Aligned, Name: s.Name}
 	if v.Kind.Bursts {
@@ -111,7 +107,7 @@ func (v Variant) With(r core.Rate, s Settings) core.Limit {
 	return inside.Core.NewLimit(v.Kind, r.Count(), r.Period(), all)
 }
 
-// Hold returns core.Hold(d), or no option if none of the limits holds units: New refuses it there.
+// Hold returns core.Hold(d), or no option if none of the limits can hold units, because New would refuse Hold then.
 func Hold(d time.Duration, all ...core.Limit) core.Option {
 	for _, l := range all {
 		if k := Named(l.Algorithm()).Kind; !k.Slots && !k.Delays {
@@ -121,17 +117,16 @@ func Hold(d time.Duration, all ...core.Limit) core.Option {
 	return core.Options()
 }
 
-// Key returns what the Redis key of l ends with: "rl:limiter:{user's key}:" comes before it.
+// Key returns the last part of the Redis key of l, which follows "rl:limiter:{user's key}:".
 func Key(l core.Limit) string { return inside.Core.LimitKey(l) }
 
-// Accepts reports whether a Limiter can be made of l: an algorithm may refuse some
-// rates that others accept.
+// Accepts reports whether a Limiter can have the limit l: an algorithm may refuse rates that others accept.
 func Accepts(l core.Limit) bool {
 	_, err := core.NewMemory("try", l, core.MaxKeys(1))
 	return err == nil
 }
 
-// Left returns how many units of each limit of lim are left for a key.
+// Left returns how many units of each limit of lim remain for a key.
 func Left(t testing.TB, lim *core.Limiter, key string) (left []int64) {
 	t.Helper()
 	res, err := lim.Peek(context.Background(), key)

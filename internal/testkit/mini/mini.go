@@ -1,5 +1,5 @@
-// Package mini starts miniredis, a Redis inside the test's own process. It is apart from redistest, whose users then do
-// not require miniredis.
+// Package mini starts miniredis, a Redis inside the test's own process. It is separate from redistest so that users of
+// redistest do not depend on miniredis.
 package mini
 
 import (
@@ -13,7 +13,7 @@ import (
 	"github.com/redislimit/redislimit/internal/demo/embedded"
 )
 
-// Redis starts a server that ends with the test. The test of a 32-bit program is skipped: see [embedded.ErrBits].
+// Redis starts a server that ends with the test. In a 32-bit program it skips the test: see [embedded.ErrBits].
 func Redis(tb testing.TB) *miniredis.Miniredis {
 	tb.Helper()
 	m, err := embedded.Start()
@@ -27,7 +27,8 @@ func Redis(tb testing.TB) *miniredis.Miniredis {
 	return m
 }
 
-// Driven starts a server whose clock stands, until a test advances it, and returns its address.
+// Driven starts a server whose clock stands until the test advances it. It returns the server's address, and functions that
+// read and advance the clock.
 func Driven(tb testing.TB) (addr string, now func() time.Time, advance func(time.Duration)) {
 	tb.Helper()
 	m := Redis(tb)

@@ -1,7 +1,7 @@
 package model
 
-// An Asked is one of several keys that are decided together, with a cost of its own.
-type Asked struct {
+// A Keyed is one of several keys that are decided together, with a cost of its own.
+type Keyed struct {
 	*Model
 
 	N int64
@@ -10,7 +10,7 @@ type Asked struct {
 // All decides on several keys together. If all limits of all keys admit, every key is charged; otherwise none is. Each
 // Outcome has the verdicts of the limits of its own key. But if some of the keys were banned before, the Outcomes of the
 // other keys have no verdicts.
-func All(now int64, keys ...Asked) (all []Outcome, allowed bool) {
+func All(now int64, keys ...Keyed) (all []Outcome, allowed bool) {
 	all, banned, allowed := make([]Outcome, len(keys)), false, true
 	for i, k := range keys {
 		if now < k.bans.until {

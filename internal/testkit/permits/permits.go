@@ -1,5 +1,5 @@
-// Package permits lets a test treat a core.Permit and a core.Reservation alike, where it is about the work
-// that both admit and not about the type.
+// Package permits lets a test treat a core.Permit and a core.Reservation alike, if the test is about the admitted work and
+// not about the type.
 package permits
 
 import (
@@ -9,8 +9,8 @@ import (
 	"github.com/redislimit/redislimit/core"
 )
 
-// An Any is a core.Permit or a core.Reservation, and how many units it was asked for. Its methods do
-// nothing on nil, and on an Any of a plain Result.
+// An Any is a core.Permit or a core.Reservation, and the number of units that its call asked for. Its methods do nothing on
+// nil, and on an Any that has only a Result.
 type Any struct {
 	core.Result
 
@@ -19,17 +19,17 @@ type Any struct {
 	Reservation *core.Reservation
 }
 
-// Acquire is core.Limiter.Acquire.
+// Acquire calls core.Limiter.Acquire.
 func Acquire(l *core.Limiter, ctx context.Context, key string, n int64) (*Any, error) { //nolint:revive // as the method expression
 	return OfPermit(n)(l.Acquire(ctx, key, n))
 }
 
-// Reserve is core.Limiter.Reserve.
+// Reserve calls core.Limiter.Reserve.
 func Reserve(l *core.Limiter, ctx context.Context, key string, n int64) (*Any, error) { //nolint:revive // as the method expression
 	return OfReservation(n)(l.Reserve(ctx, key, n))
 }
 
-// OfPermit returns a function that makes an Any of n units from the results of a method.
+// OfPermit returns a function that makes an Any of n units from the results of a method that returns a Permit.
 func OfPermit(n int64) func(*core.Permit, error) (*Any, error) {
 	return func(p *core.Permit, err error) (*Any, error) {
 		if p == nil {
@@ -39,7 +39,7 @@ func OfPermit(n int64) func(*core.Permit, error) (*Any, error) {
 	}
 }
 
-// OfReservation is OfPermit for a Reservation.
+// OfReservation is OfPermit for a method that returns a Reservation.
 func OfReservation(n int64) func(*core.Reservation, error) (*Any, error) {
 	return func(r *core.Reservation, err error) (*Any, error) {
 		if r == nil {
@@ -49,7 +49,7 @@ func OfReservation(n int64) func(*core.Reservation, error) (*Any, error) {
 	}
 }
 
-// Settle ends g at a cost of actual units. A Permit can only cost nothing, or what it was asked for.
+// Settle ends g at a cost of actual units. A Permit can cost only nothing, or the units that its call asked for.
 func (g *Any) Settle(ctx context.Context, actual int64) error {
 	switch {
 	case g == nil:
@@ -66,7 +66,7 @@ func (g *Any) Settle(ctx context.Context, actual int64) error {
 	panic(fmt.Sprintf("a Permit of %d units cannot cost %d", g.N, actual))
 }
 
-// Release ends g at the cost that it was asked for.
+// Release ends g at the cost of all units that its call asked for.
 func (g *Any) Release(ctx context.Context) error {
 	if g == nil {
 		return nil
@@ -85,14 +85,14 @@ func (g *Any) Cancel(ctx context.Context) error {
 	return g.Permit.Cancel(ctx)
 }
 
-// Keep renews what a Reservation holds. A Permit has nothing that needs it.
+// Keep renews the hold of a Reservation. A Permit needs no renewal by Keep.
 func (g *Any) Keep() {
 	if g != nil {
 		g.Reservation.Keep()
 	}
 }
 
-// Context is the method of the Permit or Reservation.
+// Context calls the method of the Permit or the Reservation.
 func (g *Any) Context(ctx context.Context) (context.Context, context.CancelFunc) {
 	switch {
 	case g == nil:

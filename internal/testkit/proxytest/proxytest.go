@@ -1,7 +1,7 @@
-// Package proxytest starts real reverse proxies for tests, on free loopback ports: HAProxy and nginx.
+// Package proxytest starts real reverse proxies for tests, HAProxy and nginx, on free loopback ports.
 //
-// A test that asks for one is skipped where it is not installed; with REDISLIMIT_REQUIRE_PROXIES=1, as in CI, it fails
-// instead.
+// A test that needs a proxy is skipped if the proxy is not installed. With REDISLIMIT_REQUIRE_PROXIES=1, as in CI, the test
+// fails instead.
 package proxytest
 
 import (
@@ -21,28 +21,28 @@ import (
 
 const (
 	requireEnv = "REDISLIMIT_REQUIRE_PROXIES"
-	startLimit = 10 * time.Second // for a proxy to accept connections
+	startLimit = 10 * time.Second // how long a proxy may take to accept connections
 	pollEvery  = 5 * time.Millisecond
-	attempts   = 5 // at ports that no other process takes meanwhile
+	attempts   = 5 // how often to try, as another process may take a port meanwhile
 )
 
-// Tenant is the X-Tenant that every proxy sets.
+// Tenant is the value of X-Tenant that every proxy sets.
 const Tenant = "acme"
 
-// A Kind is a proxy as an operator configures it: it appends the client's address to X-Forwarded-For and Forwarded,
-// sets X-Real-IP to it and X-Tenant to Tenant, and removes X-API-Key.
+// A Kind is a proxy as an operator configures it. It appends the client's address to X-Forwarded-For and Forwarded, sets
+// X-Real-IP to that address and X-Tenant to Tenant, and removes X-API-Key.
 type Kind struct {
 	Name    string
-	Asks    bool // HEAD /a, every half second
+	Checks  bool // the proxy checks the server's health by HEAD /a, every half second
 	program string
 	args    func(config string) []string
 	config  func(dir string, hops []hop) string
 }
 
-// A hop is an address at which a proxy listens, and the server that it passes requests to.
+// A hop is the address at which a proxy listens, and the server to which it passes requests.
 type hop struct{ listen, backend string }
 
-// Kinds has every kind.
+// Kinds returns every kind of proxy without health checks.
 func Kinds() []Kind {
 	return []Kind{
 		haproxyKind("HAProxy", ""),
@@ -50,13 +50,13 @@ func Kinds() []Kind {
 	}
 }
 
-// Checking are those that try a server every half second, by a connection or by HEAD /a, and pass nothing to one that
-// does not answer well.
+// Checking returns proxies that check a server every half second, by a connection or by HEAD /a, and pass no request to a
+// server that fails the check.
 func Checking() []Kind {
 	const each = " default-server check inter 500ms rise 1 fall 1\n"
-	byHTTP := haproxyKind("HAProxy that asks", each+" option httpchk\n http-check send meth HEAD uri /a ver HTTP/1.1 hdr Host example.com\n")
-	byHTTP.Asks = true
-	return []Kind{haproxyKind("HAProxy that connects", each), byHTTP}
+	byHTTP := haproxyKind("HAProxy that checks by HTTP", each+" option httpchk\n http-check send meth HEAD uri /a ver HTTP/1.1 hdr Host example.com\n")
+	byHTTP.Checks = true
+	return []Kind{haproxyKind("HAProxy that checks by connecting", each), byHTTP}
 }
 
 func haproxyKind(name, defaults string) Kind {
@@ -68,7 +68,7 @@ func haproxyKind(name, defaults string) Kind {
 
 func haproxy(defaults string, hops []hop) string {
 	var b strings.Builder
-	// Else another HAProxy that was given the same port has part of its connections, and no error says so.
+	// Otherwise another HAProxy with the same port would get a part of the connections, without an error.
 	b.WriteString("global\n noreuseport\n")
 	b.WriteString("defaults\n mode http\n timeout connect 10s\n timeout client 10s\n timeout server 10s\n option forwardfor\n")
 	b.WriteString(defaults)
@@ -113,8 +113,8 @@ func nginx(dir string, hops []hop) string {
 	return b.String()
 }
 
-// Start starts a proxy before the servers at backends, and returns the addresses of the proxy, one for each backend. It
-// ends with the test.
+// Start starts a proxy in front of the servers at backends, and returns the addresses of the proxy, one for each backend.
+// It ends with the test.
 func (k Kind) Start(tb testing.TB, backends ...string) []string {
 	tb.Helper()
 	path, err := exec.LookPath(k.program)
@@ -153,7 +153,7 @@ func (k Kind) start(tb testing.TB, path string, backends []string) ([]string, er
 	if err := os.WriteFile(config, []byte(k.config(dir, hops)), 0o600); err != nil {
 		return nil, err
 	}
-	cmd := exec.CommandContext(context.Background(), path, k.args(config)...) // it ends with the test, by Kill
+	cmd := exec.CommandContext(context.Background(), path, k.args(config)...) // Kill ends it with the test
 	var output bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &output, &output
 	p, err := process.Start(cmd)
@@ -163,8 +163,8 @@ func (k Kind) start(tb testing.TB, path string, backends []string) ([]string, er
 	tb.Cleanup(p.Kill)
 	for end := time.Now().Add(startLimit); time.Now().Before(end); {
 		select {
-		case <-p.Done: // another process has a port
-			return nil, fmt.Errorf("%s: %v; it says:\n%s", k.program, p.Cmd.ProcessState, output.String())
+		case <-p.Done: // another process has one of the ports
+			return nil, fmt.Errorf("%s ended: %v; its output:\n%s", k.program, p.Cmd.ProcessState, output.String())
 		case <-time.After(pollEvery):
 		}
 		if accepts(addresses) {
@@ -172,10 +172,10 @@ func (k Kind) start(tb testing.TB, path string, backends []string) ([]string, er
 		}
 	}
 	p.Kill()
-	return nil, fmt.Errorf("%s accepts no connection for %v; it says:\n%s", k.program, startLimit, output.String())
+	return nil, fmt.Errorf("%s has accepted no connection within %v; its output:\n%s", k.program, startLimit, output.String())
 }
 
-// free returns an address with a port that is free now.
+// free returns an address with a port that is free at the moment.
 func free() (string, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

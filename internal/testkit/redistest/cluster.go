@@ -17,23 +17,23 @@ import (
 
 const (
 	masters      = 3
-	clusterLimit = 30 * time.Second // to make a cluster of running servers
+	clusterLimit = 30 * time.Second // how long running servers may take to form a Cluster
 )
 
-// Cluster starts a Redis Cluster of three masters without replicas, and returns their addresses once each of them can
-// serve or redirect any key. It takes some seconds, so a package should share one. It ends with the test.
+// Cluster starts a Redis Cluster of three masters without replicas, and returns their addresses once each of them can serve
+// or redirect any key. This takes some seconds, so the tests of a package should share a Cluster. It ends with the test.
 func Cluster(tb testing.TB) []string {
 	tb.Helper()
 	return addresses(cluster(tb, 0))
 }
 
-// ClusterClient returns a client of the cluster at addrs, as package redisclient makes it.
+// ClusterClient returns a client of the Cluster at addrs, as package redisclient makes it.
 func ClusterClient(tb testing.TB, addrs []string) *redis.ClusterClient {
 	tb.Helper()
 	return redisclient.NewCluster(tb, &redis.ClusterOptions{Addrs: addrs})
 }
 
-// cluster starts servers and makes a cluster of them, of which the first three are the masters.
+// cluster starts servers and forms a Cluster, whose masters are the first three servers.
 func cluster(tb testing.TB, replicas int, config ...string) []*Instance {
 	tb.Helper()
 	server, cli := serverBinary(tb), binary(tb, "redis-cli")
@@ -65,7 +65,7 @@ func addresses(instances []*Instance) []string {
 	return addrs
 }
 
-// join makes one cluster of empty servers and returns when all of them agree that it works.
+// join forms one Cluster of empty servers, and returns when all of them agree that it works.
 func join(ctx context.Context, cli string, addrs []string, replicas int) error {
 	ctx, cancel := context.WithTimeout(ctx, clusterLimit)
 	defer cancel()
@@ -73,20 +73,20 @@ func join(ctx context.Context, cli string, addrs []string, replicas int) error {
 	args = append(args, "--cluster-replicas", strconv.Itoa(replicas), "--cluster-yes")
 	out, err := exec.CommandContext(ctx, cli, args...).CombinedOutput()
 	if err != nil {
-		return fmt.Errorf("redis-cli --cluster create: %w; it says:\n%s", err, out)
+		return fmt.Errorf("redis-cli --cluster create: %w; its output:\n%s", err, out)
 	}
-	// redis-cli ends when the nodes know each other, while each of them still refuses commands for a moment.
+	// redis-cli ends when the nodes know each other. Each of them may still refuse commands for a moment.
 	for _, addr := range addrs {
 		if err := check.Until(ctx, func() bool { return serving(addr, len(addrs), replicas) }); err != nil {
-			return fmt.Errorf("%s is not ready: %w; it says:\n%s", addr, err, ask(addr, "CLUSTER INFO\r\nCLUSTER NODES\r\nINFO replication"))
+			return fmt.Errorf("%s is not ready: %w; its state:\n%s", addr, err, query(addr, "CLUSTER INFO\r\nCLUSTER NODES\r\nINFO replication"))
 		}
 	}
 	return nil
 }
 
-// serving reports whether the node at addr sees a cluster that works, and every replica where it belongs.
+// serving reports whether the node at addr sees a working Cluster, and every replica follows its master.
 func serving(addr string, nodes, replicas int) bool {
-	state := ask(addr, "CLUSTER INFO\r\nCLUSTER NODES\r\nINFO replication")
+	state := query(addr, "CLUSTER INFO\r\nCLUSTER NODES\r\nINFO replication")
 	for _, want := range []string{"cluster_state:ok", "cluster_slots_ok:16384", fmt.Sprintf("cluster_known_nodes:%d", nodes)} {
 		if !strings.Contains(state, want+"\r\n") {
 			return false
@@ -95,15 +95,15 @@ func serving(addr string, nodes, replicas int) bool {
 	return strings.Count(state, "slave ") == nodes-masters && replicating(state, replicas)
 }
 
-// BeginMove begins to move a hash slot between two masters of a Cluster, without its keys: MoveKey moves one, and EndMove
-// says that all have moved.
+// BeginMove begins to move a hash slot between two masters of a Cluster, without its keys. MoveKey moves one key, and
+// EndMove declares that all keys have moved.
 func BeginMove(tb testing.TB, slot int64, from, to *redis.Client) {
 	tb.Helper()
 	do(tb, to, "cluster", "setslot", slot, "importing", id(tb, from))
 	do(tb, from, "cluster", "setslot", slot, "migrating", id(tb, to))
 }
 
-// MoveKey moves one key of a slot that moves.
+// MoveKey moves one key of a slot that is being moved.
 func MoveKey(tb testing.TB, from, to *redis.Client, key string) {
 	tb.Helper()
 	host, port, _ := strings.Cut(to.Options().Addr, ":")

@@ -13,28 +13,28 @@ import (
 )
 
 const (
-	askLimit  = time.Second // for one question to a server
-	busOffset = 10000       // from a node's port to the port of its cluster bus: Redis's own rule
+	queryLimit = time.Second // how long one query of a server may take
+	busOffset  = 10000       // the distance from a node's port to the port of its cluster bus, as Redis defines it
 )
 
-// ask returns everything that the server replies to the commands, or "" if it cannot be reached. It does
-// without go-redis, whose pool waits up to a second after a refused connection.
-func ask(addr, commands string) string {
-	conn, err := net.DialTimeout("tcp", addr, askLimit)
+// query returns everything that the server replies to the commands, or "" if the server cannot be reached. It does not use
+// go-redis, whose pool waits for up to a second after a refused connection.
+func query(addr, commands string) string {
+	conn, err := net.DialTimeout("tcp", addr, queryLimit)
 	if err != nil {
 		return ""
 	}
 	defer func() { _ = conn.Close() }()
-	_ = conn.SetDeadline(time.Now().Add(askLimit))
+	_ = conn.SetDeadline(time.Now().Add(queryLimit))
 	_, _ = io.WriteString(conn, commands+"\r\n")
-	// The server answers all, and then ends the stream, too. QUIT would do the same, but Sentinel 7.0 does not know it.
+	// The server replies to everything before it ends the stream, too. QUIT would do the same, but Sentinel 7.0 does not know it.
 	_ = conn.(*net.TCPConn).CloseWrite()
 	reply, _ := io.ReadAll(conn)
 	return string(reply)
 }
 
-// freePort returns a port that is free together with its cluster bus port. Both lie below 32768, where Linux begins to
-// give out ports for outgoing connections: such a one must not take the port of a server that is stopped for a moment.
+// freePort returns a port that is free together with its cluster bus port. Both are below 32768, where Linux begins to
+// assign ports to outgoing connections: those must not take the port of a server that is stopped for a moment.
 func freePort() (int, error) {
 	const low, high = 10000, 32768 - busOffset
 	for range 1000 {
@@ -53,6 +53,7 @@ func free(port int) bool {
 	return l.Close() == nil
 }
 
+// untilElected waits until the condition holds, for as long as a failover may take.
 func untilElected(ctx context.Context, holds func() bool) error {
 	ctx, cancel := context.WithTimeout(ctx, electLimit)
 	defer cancel()

@@ -14,9 +14,9 @@ const (
 	serverEnv  = "REDISLIMIT_REDIS_SERVER"
 )
 
-// serverBinary returns the path of the server that tests run against: the one that REDISLIMIT_REDIS_SERVER names, else
-// the redis-server in PATH. One that was asked for and cannot be run ends the test, required or not: another version in its
-// place would hide that nothing was tested.
+// serverBinary returns the path of the server for tests: the program that REDISLIMIT_REDIS_SERVER names, or else the
+// redis-server in PATH. If a named program cannot be run, the test fails, even if Redis is not required: another version
+// would hide that the named one was not tested.
 func serverBinary(tb testing.TB) string {
 	tb.Helper()
 	if os.Getenv(addrEnv) != "" {
@@ -33,15 +33,15 @@ func serverBinary(tb testing.TB) string {
 	return path
 }
 
-var majorVersions sync.Map // of servers by their path, as a program does not change during a test
+var majorVersions sync.Map // by the path of the server, which does not change during a test
 
-// MajorVersion returns the first number of the version of the servers that tests start. That of Valkey 8 is 8.
+// MajorVersion returns the first number of the version of the servers that tests start. For Valkey 8 it is 8.
 func MajorVersion(tb testing.TB) int {
 	tb.Helper()
 	return majorVersion(tb, serverBinary(tb))
 }
 
-// majorVersion returns the 7 of "Redis server v=7.0.15 ...". Valkey goes on from Redis 7.2.
+// majorVersion returns 7 for "Redis server v=7.0.15 ...". Valkey numbers its versions from Redis 7.2 on.
 func majorVersion(tb testing.TB, server string) int {
 	tb.Helper()
 	if known, ok := majorVersions.Load(server); ok {
@@ -52,7 +52,7 @@ func majorVersion(tb testing.TB, server string) int {
 	number, _, _ := strings.Cut(rest, ".")
 	major, badNumber := strconv.Atoi(number)
 	if err != nil || badNumber != nil {
-		tb.Fatalf("redistest: %s --version does not tell its version: %q, %v", server, out, err)
+		tb.Fatalf("redistest: %s --version printed no version: %q, %v", server, out, err)
 	}
 	majorVersions.Store(server, major)
 	return major
@@ -68,7 +68,7 @@ func binary(tb testing.TB, name string) string {
 	return path
 }
 
-// missing skips a test for which this machine lacks something, or fails it where nothing may be lacking.
+// missing skips a test for which this machine lacks something, or fails it if Redis is required.
 func missing(tb testing.TB, what string) {
 	tb.Helper()
 	if os.Getenv(requireEnv) == "1" {

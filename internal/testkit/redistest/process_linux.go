@@ -12,11 +12,12 @@ const (
 	sigCont = syscall.SIGCONT
 )
 
-// paused reports whether a SIGSTOP has taken effect: state T, the field after the program's name in parentheses.
+// paused reports whether a SIGSTOP has taken effect: the state of the process, which follows the program's name in
+// parentheses, is then T.
 func paused(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
-		return true // no /proc here: nothing to wait for
+		return true // without /proc this cannot be checked
 	}
 	_, state, _ := bytes.Cut(stat, []byte(") "))
 	return bytes.HasPrefix(state, []byte("T"))

@@ -4,7 +4,7 @@ package redistest
 
 import "syscall"
 
-// There is nothing to pause a process with: sending these signals is an error, which Pause and Resume report.
+// On this system a process cannot be paused: sending these signals is an error, which Pause and Resume report.
 const (
 	sigStop = syscall.Signal(-1)
 	sigCont = syscall.Signal(-1)

@@ -13,6 +13,8 @@ import (
 	"time"
 )
 
+// TestTakenPortIsNotMistakenForOurs starts a server on a port that another server has: it must start on another port, and
+// must not mistake the other server for its own.
 func TestTakenPortIsNotMistakenForOurs(t *testing.T) {
 	t.Parallel()
 	other := Server(t)
@@ -28,11 +30,12 @@ func TestTakenPortIsNotMistakenForOurs(t *testing.T) {
 		return freePort()
 	})
 	if picks != 3 || s.Addr == other.Addr {
-		t.Errorf("%d picks, on %s beside %s", picks, s.Addr, other.Addr)
+		t.Errorf("after %d picks of a port the server is on %s, beside one on %s; want 3 picks, and different addresses", picks, s.Addr, other.Addr)
 	}
 }
 
-// A server started from a thread that ends must live on; one whose test process ends without cleanups must not.
+// TestServerDiesWithTheProcessOnly checks that a server survives the thread that started it, and that it ends with its test
+// process even if that process runs no cleanups.
 func TestServerDiesWithTheProcessOnly(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS != "linux" {
@@ -46,13 +49,13 @@ func TestServerDiesWithTheProcessOnly(t *testing.T) {
 
 	ended := make(chan *Instance)
 	go func() {
-		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+		runtime.LockOSThread() // without an unlock, so that the thread ends with the goroutine
 		ended <- Server(t)
 	}()
 	alive := <-ended
 
 	self := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$")
-	self.Env = append(os.Environ(), "REDISTEST_ORPHAN=1", "TMPDIR="+t.TempDir()) // its own folders outlive it
+	self.Env = append(os.Environ(), "REDISTEST_ORPHAN=1", "TMPDIR="+t.TempDir()) // the child does not remove its folders
 	out, err := self.Output()
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
@@ -61,19 +64,19 @@ func TestServerDiesWithTheProcessOnly(t *testing.T) {
 	line.Scan()
 	addr, ok := strings.CutPrefix(line.Text(), "orphan ")
 	if !ok {
-		t.Fatalf("the child says %q", out)
+		t.Fatalf("the child printed %q, want the address of its server", out)
 	}
-	for end := time.Now().Add(5 * time.Second); ask(addr, "PING") != ""; time.Sleep(pollEvery) {
+	for end := time.Now().Add(5 * time.Second); query(addr, "PING") != ""; time.Sleep(pollEvery) {
 		if time.Now().After(end) {
-			t.Fatalf("%s outlived its test process", addr)
+			t.Fatalf("the server on %s still answers 5s after its test process has ended", addr)
 		}
 	}
 	if err := alive.Client(t).Ping(t.Context()).Err(); err != nil {
-		t.Errorf("the server died with the thread it was started from: %v", err)
+		t.Errorf("after the end of the thread that started it, the server replies with error %v, want nil", err)
 	}
 }
 
-// failure runs f with a testing.TB of which it notes how it was ended, instead of ending t.
+// failure runs f with a testing.TB that records how f ended it, instead of ending t.
 func failure(t *testing.T, f func(testing.TB)) string {
 	t.Helper()
 	r := &recorder{TB: t}
@@ -101,6 +104,8 @@ func (r *recorder) Skipf(format string, args ...any) {
 	runtime.Goexit()
 }
 
+// TestServerIsItsTests checks that a server belongs to its test: it has the test's flags, can be stopped and started, and
+// ends with the test.
 func TestServerIsItsTests(t *testing.T) {
 	t.Parallel()
 	var s *Instance
@@ -108,29 +113,30 @@ func TestServerIsItsTests(t *testing.T) {
 		s = Server(t, "--maxmemory", "50mb")
 		c := s.Client(t)
 		if got, err := c.ConfigGet(t.Context(), "maxmemory").Result(); got["maxmemory"] != "52428800" || err != nil {
-			t.Errorf("the flag did not arrive: %v, %v", got, err)
+			t.Errorf("CONFIG GET returned %v, %v; want the 50mb of the flag", got, err)
 		}
 		addr, pid := s.Addr, s.Pid()
 		s.Pause() // a paused server must stop, too
 		s.Stop()
-		s.Stop() // twice is once
-		if s.Pid() != 0 || ask(addr, "PING") != "" {
-			t.Fatal("a stopped server answers")
+		s.Stop() // a second call does nothing
+		if s.Pid() != 0 || query(addr, "PING") != "" {
+			t.Fatal("a stopped server has a process or answers, want neither")
 		}
 		s.Start(t)
 		if s.Addr != addr || s.Pid() == pid || c.Ping(t.Context()).Err() != nil {
-			t.Errorf("was %s (%d), is %s (%d)", addr, pid, s.Addr, s.Pid())
+			t.Errorf("the server was on %s (process %d) and is on %s (process %d) after Start, want the same address, another process, and a reply", addr, pid, s.Addr, s.Pid())
 		}
 	})
 	if t.Failed() || s == nil {
 		return
 	}
-	if s.Pid() != 0 || ask(s.Addr, "PING") != "" {
-		t.Error("the server outlived its test")
+	if s.Pid() != 0 || query(s.Addr, "PING") != "" {
+		t.Error("the server runs after its test has ended, want it stopped")
 	}
 }
 
-// Without its program a test is skipped, or fails where it is required. A program that is named must run.
+// TestWithoutRedis checks that without its program a test is skipped, or fails if the program is required. A program that
+// is named explicitly must run.
 func TestWithoutRedis(t *testing.T) {
 	server := func(tb testing.TB) { Server(tb) }
 	for _, c := range []struct {
@@ -142,19 +148,19 @@ func TestWithoutRedis(t *testing.T) {
 		{"1", "", server, "Fatal: redistest: redis-server is not in PATH"},
 		{"", "absent", server, "Fatal: redistest: " + serverEnv + " must name"},
 		{"", "/bin/true", func(tb testing.TB) { Cluster(tb) }, "Skip: needs a real Redis, and redis-cli is not in PATH"},
-		{"", "/bin/false", server, "Fatal: redistest: redis-server on"}, // and its log
+		{"", "/bin/false", server, "Fatal: redistest: redis-server on"}, // followed by its log
 	} {
 		t.Setenv("PATH", t.TempDir())
 		t.Setenv(requireEnv, c.require)
 		t.Setenv(serverEnv, c.named)
 		t.Setenv(addrEnv, "")
 		if msg := failure(t, c.start); !strings.HasPrefix(msg, c.want) {
-			t.Errorf("%s=%q, %s=%q: %q, want %q", requireEnv, c.require, serverEnv, c.named, msg, c.want)
+			t.Errorf("with %s=%q and %s=%q: got %q, want %q", requireEnv, c.require, serverEnv, c.named, msg, c.want)
 		}
 	}
 }
 
-// A server that runs already is empty before a test and after it, and is not stopped.
+// TestServerThatRunsAlready checks that a server that runs already is empty before a test and after it, and is not stopped.
 func TestServerThatRunsAlready(t *testing.T) {
 	given := Server(t)
 	c := given.Client(t)
@@ -164,18 +170,18 @@ func TestServerThatRunsAlready(t *testing.T) {
 			t.Fatal(err)
 		}
 		if n := c.DBSize(t.Context()).Val(); n != 1 {
-			t.Errorf("the server is another one: %d keys", n)
+			t.Errorf("the server has %d keys, want the 1 of this test: it must be the given server", n)
 		}
 	})
 	if n, err := c.DBSize(t.Context()).Result(); n != 0 || err != nil {
-		t.Errorf("%d keys are left, %v", n, err)
+		t.Errorf("after the test the server has %d keys, %v; want 0", n, err)
 	}
 	for name, needs := range map[string]func(testing.TB){
 		"Stop": func(tb testing.TB) { Server(tb).Stop() }, "flags": func(tb testing.TB) { Server(tb, "--maxmemory", "50mb") },
 		"Cluster": func(tb testing.TB) { Cluster(tb) },
 	} {
 		if msg := failure(t, needs); !strings.HasPrefix(msg, "Skip: ") {
-			t.Errorf("%s: %q, want it skipped: it needs a server of its own", name, msg)
+			t.Errorf("%s: got %q, want a skip, because it needs a server of its own", name, msg)
 		}
 	}
 }

@@ -12,8 +12,8 @@ import (
 
 const addrEnv = "REDISLIMIT_REDIS_ADDR"
 
-// running returns the server at addr, and empties it when the test ends. One that has keys is refused: they
-// may be of another user, or of a test that runs at the same time.
+// running returns the server at addr, and empties it when the test ends. It refuses a server that has keys, which may
+// belong to another user, or to a test that runs at the same time.
 func running(tb testing.TB, addr string) *Instance {
 	tb.Helper()
 	client := redisclient.New(tb, &redis.Options{Addr: addr})
@@ -21,7 +21,7 @@ func running(tb testing.TB, addr string) *Instance {
 	case err != nil:
 		tb.Fatalf("redistest: %s=%s: %v", addrEnv, addr, err)
 	case n > 0:
-		tb.Fatalf("redistest: %s=%s has %d keys, and a test deletes all keys: it must name an empty server, and one test at a time use it", addrEnv, addr, n)
+		tb.Fatalf("redistest: the server at %s=%s has %d keys, and tests delete all keys: name an empty server, and run one test at a time", addrEnv, addr, n)
 	}
 	tb.Cleanup(func() { // tb.Context has ended
 		if err := client.FlushAll(context.Background()).Err(); err != nil {
@@ -31,7 +31,7 @@ func running(tb testing.TB, addr string) *Instance {
 	return &Instance{Addr: addr, tb: tb}
 }
 
-// needOwn skips the test if the server's process is not its own.
+// needOwn skips the test if the process of the server is not ours.
 func (i *Instance) needOwn() {
 	i.tb.Helper()
 	if len(i.args) == 0 {
@@ -39,8 +39,8 @@ func (i *Instance) needOwn() {
 	}
 }
 
-// skipRunning skips a test that starts servers where there is one for all tests.
+// skipRunning skips a test that starts servers, because one server is given for all tests.
 func skipRunning(tb testing.TB) {
 	tb.Helper()
-	tb.Skipf("needs a server of its own, and %s=%s is one for all tests", addrEnv, os.Getenv(addrEnv))
+	tb.Skipf("needs a server of its own, but %s=%s is one for all tests", addrEnv, os.Getenv(addrEnv))
 }

@@ -16,28 +16,29 @@ import (
 const (
 	sentinels   = 3
 	quorum      = 2
-	noSyncDelay = "--repl-diskless-sync-delay" // by default a replica that comes waits 5 s for others to come
+	noSyncDelay = "--repl-diskless-sync-delay" // by default a master waits 5 s for further replicas before it sends the first its data
 )
 
-// SentinelGroup is a master and its replica, watched by three Sentinels. When the master stops the replica takes its
-// place; started again, the former master becomes the replica.
+// SentinelGroup is a master and its replica, monitored by three Sentinels. When the master stops, the replica takes over.
+// When the former master is started again, it becomes the replica.
 type SentinelGroup struct {
 	// Name is the master's name among the Sentinels.
 	Name string
 	// Addrs are the addresses of the Sentinels.
 	Addrs []string
-	// Sentinels stand in the same order.
+	// Sentinels are in the same order.
 	Sentinels []*Instance
-	// Servers are those that are master or replica. At first the first one is the master.
+	// Servers are the master and the replica. At first, the master is the first one.
 	Servers []*Instance
 
 	ctx context.Context
 	tb  testing.TB
 }
 
-// Sentinel starts a master, a replica and three Sentinels, which give up a silent master after half a second (two
-// seconds before Redis 7.0). It returns once all of them know each other; a failover takes about two seconds, and a former master that returns is made the
-// replica after some more. config holds further flags for the two servers. It ends with the test.
+// Sentinel starts a master, a replica and three Sentinels, which consider a master failed after half a second of silence
+// (two seconds before Redis 7.0). It returns once all of them know each other. A failover takes about two seconds, and a
+// former master that returns becomes the replica some seconds later. config has further flags for the two servers. The
+// group ends with the test.
 func Sentinel(tb testing.TB, config ...string) *SentinelGroup {
 	tb.Helper()
 	path := serverBinary(tb)
@@ -48,14 +49,14 @@ func Sentinel(tb testing.TB, config ...string) *SentinelGroup {
 	g.Servers = []*Instance{master, serve(tb, path, freePort, append(config, "--replicaof", host, port)...)}
 	downAfter := "500"
 	if majorVersion(tb, path) < 7 {
-		downAfter = "2000" // pace has no effect there: see it
+		downAfter = "2000" // pace has no effect on this version
 	}
 	watch := fmt.Sprintf("sentinel monitor %s %s %s %d\n", g.Name, host, port, quorum) +
 		"sentinel down-after-milliseconds " + g.Name + " " + downAfter + "\n" +
-		"sentinel failover-timeout " + g.Name + " 3000\n" // an attempt that failed is repeated after twice that
+		"sentinel failover-timeout " + g.Name + " 3000\n" // a failed attempt is repeated after twice this time
 	for range sentinels {
 		s := launch(tb, path, freePort, func(dir string, port int) []string {
-			name := filepath.Join(dir, "sentinel.conf") // its memory, too: it must be a file
+			name := filepath.Join(dir, "sentinel.conf") // a file, because Sentinel also stores its state in it
 			if err := os.WriteFile(name, []byte(watch), 0o600); err != nil {
 				tb.Fatalf("redistest: %v", err)
 			}
@@ -67,33 +68,34 @@ func Sentinel(tb testing.TB, config ...string) *SentinelGroup {
 	g.Addrs = addresses(g.Sentinels)
 	g.Healed()
 	for _, s := range g.Sentinels {
-		// For four of these periods a Sentinel does not act on what a server says of its own role. A hasty one turns a new
-		// master back into the replica of the former one that has returned, empty.
+		// For four of these periods a Sentinel does not act on the role that a server reports. With shorter periods, a Sentinel
+		// could turn a new master back into the replica of the former master, which has returned empty.
 		pace(s, 1000, 1000)
 	}
 	return g
 }
 
-// pace sets how often, in milliseconds, a Sentinel makes itself known to the others and asks servers for their replicas. A server
-// it pings ten times a second: that is also how soon it connects to one again, and a second of that, the default, would
-// make it take each new master for a silent one after half a second. Before Redis 7.0 this is an unknown command, and the
-// defaults stay.
+// pace sets how often, in milliseconds, a Sentinel announces itself to the others and queries servers for their replicas.
+// It also makes the Sentinel ping servers ten times a second, which is how soon it connects to a server again: with the
+// default of once a second, it would consider each new master silent after half a second. Before Redis 7.0 the command is
+// unknown, and the defaults stay.
 func pace(s *Instance, publish, info int) {
-	ask(s.Addr, fmt.Sprintf("SENTINEL DEBUG PING-PERIOD 100 PUBLISH-PERIOD %d INFO-PERIOD %d", publish, info))
+	query(s.Addr, fmt.Sprintf("SENTINEL DEBUG PING-PERIOD 100 PUBLISH-PERIOD %d INFO-PERIOD %d", publish, info))
 }
 
-// Client returns a client of the master, whichever that is, as package redisclient makes it.
+// Client returns a client of the present master, as package redisclient makes it.
 func (g *SentinelGroup) Client(tb testing.TB) *redis.Client {
 	tb.Helper()
 	return redisclient.NewFailover(tb, &redis.FailoverOptions{MasterName: g.Name, SentinelAddrs: g.Addrs})
 }
 
-// Master returns the server that is the master in the eyes of most Sentinels, running or not: until they have agreed on
-// another it is the one that stopped, and for a moment still when the first of them sends clients to the new one.
+// Master returns the server that most Sentinels consider the master, whether it runs or not. Until they have agreed on
+// another, this is the master that stopped. For a moment it may still be the old one when the first Sentinel already sends
+// clients to the new one.
 func (g *SentinelGroup) Master() *Instance {
 	g.tb.Helper()
 	var master *Instance
-	err := untilElected(g.ctx, func() bool { // one that is slow to answer has no vote
+	err := untilElected(g.ctx, func() bool { // a Sentinel that does not answer in time has no vote
 		master = g.master()
 		return master != nil
 	})
@@ -103,7 +105,7 @@ func (g *SentinelGroup) Master() *Instance {
 	return master
 }
 
-// master returns the server that most Sentinels say is the master, nil if there is none.
+// master returns the server that most Sentinels report as the master, or nil if there is none.
 func (g *SentinelGroup) master() *Instance {
 	states := g.states()
 	for _, s := range g.Servers {
@@ -120,11 +122,11 @@ func (g *SentinelGroup) master() *Instance {
 	return nil
 }
 
-// Healed waits until both servers run, one as the replica of the other and in step, and all Sentinels see it so.
+// Healed waits until both servers run, one as a replica in sync of the other, and all Sentinels see this.
 func (g *SentinelGroup) Healed() {
 	g.tb.Helper()
 	err := untilElected(g.ctx, func() bool {
-		master, replica := ask(g.Servers[0].Addr, "INFO replication"), ask(g.Servers[1].Addr, "INFO replication")
+		master, replica := query(g.Servers[0].Addr, "INFO replication"), query(g.Servers[1].Addr, "INFO replication")
 		at := g.Servers[0].Addr
 		if strings.Contains(master, "role:slave") {
 			master, replica, at = replica, master, g.Servers[1].Addr
@@ -144,12 +146,12 @@ func (g *SentinelGroup) Healed() {
 	}
 }
 
-// states returns what each running Sentinel thinks of the master.
+// states returns the state of the master as each running Sentinel reports it.
 func (g *SentinelGroup) states() []string {
 	var states []string
 	for _, s := range g.Sentinels {
 		if s.Pid() != 0 {
-			states = append(states, ask(s.Addr, "INFO sentinel"))
+			states = append(states, query(s.Addr, "INFO sentinel"))
 		}
 	}
 	return states

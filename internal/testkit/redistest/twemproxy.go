@@ -15,8 +15,8 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/process"
 )
 
-// Twemproxy starts a twemproxy (Debian calls it nutcracker) before the servers, which it shards by what a key has in
-// braces, and returns its address. It ends with the test.
+// Twemproxy starts a twemproxy (nutcracker in Debian) in front of the servers, and returns its address. It distributes keys
+// by the part in braces. It ends with the test.
 func Twemproxy(tb testing.TB, servers ...*Instance) string {
 	tb.Helper()
 	path := binary(tb, "nutcracker")
@@ -49,7 +49,7 @@ func startTwemproxy(tb testing.TB, path string, servers []string) (string, error
 	if err := os.WriteFile(config, []byte(text.String()), 0o600); err != nil {
 		return "", err
 	}
-	statistics := strconv.Itoa(port + busOffset) // it wants a port for them, too
+	statistics := strconv.Itoa(port + busOffset) // twemproxy needs a port for statistics, too
 	p, err := process.Start(exec.Command(path, "-c", config, "-o", log, "-a", "127.0.0.1", "-s", statistics))
 	if err != nil {
 		return "", err
@@ -67,18 +67,18 @@ func startTwemproxy(tb testing.TB, path string, servers []string) (string, error
 		}
 	}
 	p.Kill()
-	return "", fmt.Errorf("nutcracker on %s: no answer for %v", addr, startLimit)
+	return "", fmt.Errorf("nutcracker on %s has not answered within %v", addr, startLimit)
 }
 
-// pongs reports whether a PING is answered. Twemproxy knows neither commands without their lengths nor a stream that is
-// half closed.
+// pongs reports whether twemproxy answers a PING. Twemproxy accepts neither commands without their lengths nor a stream
+// that is half closed.
 func pongs(addr string) bool {
-	conn, err := net.DialTimeout("tcp", addr, askLimit)
+	conn, err := net.DialTimeout("tcp", addr, queryLimit)
 	if err != nil {
 		return false
 	}
 	defer func() { _ = conn.Close() }()
-	_ = conn.SetDeadline(time.Now().Add(askLimit))
+	_ = conn.SetDeadline(time.Now().Add(queryLimit))
 	_, _ = io.WriteString(conn, "*1\r\n$4\r\nPING\r\n")
 	reply := make([]byte, len("+PONG"))
 	_, err = io.ReadFull(conn, reply)

@@ -1,5 +1,5 @@
-// Package otherstores_test runs the suite conformance on a Cluster and on miniredis. It is a package of its own because all
-// stores together take a busy machine nearly as long as go test gives a package.
+// Package otherstores_test runs the suite conformance on a Cluster and on miniredis. It is a package of its own because on
+// a busy machine all stores together take nearly as long as go test allows for a package.
 package otherstores_test
 
 import (

@@ -16,9 +16,9 @@ import (
 	"github.com/redislimit/redislimit/internal/suite/httpsuite"
 )
 
-// What both versions of Fiber need to serve an App.
+// This file has the parts that both versions of Fiber need in order to serve an App.
 
-// Fiber returns the adapter of one of them.
+// Fiber returns the adapter of one version.
 func Fiber(name string, start func(*testing.T, httpsuite.App) *httpsuite.Server) httpsuite.Adapter {
 	return httpsuite.Adapter{
 		Name: name, Start: start,
@@ -30,7 +30,7 @@ func Fiber(name string, start func(*testing.T, httpsuite.App) *httpsuite.Server)
 			httpsuite.Begins:                           "fasthttp sends what the handler wrote when it has returned",
 			httpsuite.Ability(httpsuite.BeforeRouting): "Fiber routes as it goes: nothing can be mounted before",
 		},
-		Patterns: map[httpsuite.MountPoint]string{httpsuite.OnRoute: "/g/users/:id"}, // Use and Group have their own prefix only
+		Patterns: map[httpsuite.MountPoint]string{httpsuite.OnRoute: "/g/users/:id"}, // in Use and Group, the pattern is only their own prefix
 	}
 }
 
@@ -40,7 +40,7 @@ type App interface {
 	ShutdownWithTimeout(d time.Duration) error
 }
 
-// Serve serves app by serve, as the version of Fiber does it.
+// Serve serves app by serve, the method of its version of Fiber.
 func Serve(t *testing.T, app App, serve func(net.Listener) error) *httpsuite.Server {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -53,15 +53,15 @@ func Serve(t *testing.T, app App, serve func(net.Listener) error) *httpsuite.Ser
 	return &httpsuite.Server{URL: "http://" + listener.Addr().String(), Transport: transport, Close: func() {
 		transport.CloseIdleConnections()
 		for i := 0; i < 50 && app.Server().GetOpenConnectionsCount() > 0; i++ {
-			time.Sleep(time.Millisecond) // Shutdown looks every 100 ms only
+			time.Sleep(time.Millisecond) // Shutdown would check only every 100 ms
 		}
 		if err := errors.Join(app.ShutdownWithTimeout(5*time.Second), <-served); err != nil {
-			t.Errorf("fiber ends: %v", err)
+			t.Errorf("Fiber ended with error %v, want nil", err)
 		}
 	}}
 }
 
-// A Ctx is a request of Fiber, as far as its versions agree.
+// A Ctx has those methods of a request of Fiber that are the same in both versions.
 type Ctx interface {
 	Get(key string, defaultValue ...string) string
 	Locals(key any, value ...any) any
@@ -72,7 +72,7 @@ type Ctx interface {
 	Set(key, value string)
 }
 
-// Middleware returns the middleware of those mounts that the versions have alike.
+// Middleware returns the middleware of those mounts that work the same in both versions.
 func Middleware[C Ctx](mount httpsuite.Mount, render func(C, error) error) func(C) error {
 	switch m := mount.(type) {
 	case httpsuite.Auth:
@@ -90,7 +90,7 @@ func Middleware[C Ctx](mount httpsuite.Mount, render func(C, error) error) func(
 		}
 	case httpsuite.Log:
 		return func(c C) error {
-			if err := c.Next(); err != nil { // as Fiber's own does
+			if err := c.Next(); err != nil { // as Fiber's own middleware does
 				_ = render(c, err)
 			}
 			m.Saw(c.Response().StatusCode())
@@ -100,13 +100,13 @@ func Middleware[C Ctx](mount httpsuite.Mount, render func(C, error) error) func(
 	panic(fmt.Sprintf("a mount %T", mount))
 }
 
-// A FiberContext is most of what both versions have as an [httpsuite.Context].
+// A FiberContext has most of an [httpsuite.Context], for both versions.
 type FiberContext struct {
 	Ctx    Ctx
 	Native *fasthttp.RequestCtx
 }
 
-// Write does not send a status.
+// Write writes body. It sets a status only if that is not 0.
 func (c FiberContext) Write(status int, body string) error {
 	if status != 0 {
 		c.Native.SetStatusCode(status)
@@ -114,18 +114,18 @@ func (c FiberContext) Write(status int, body string) error {
 	return c.Ctx.SendString(body)
 }
 
-// Stream flushes first.
+// Stream flushes the first part before it calls more.
 func (c FiberContext) Stream(first string, more func(), second string) error {
 	c.Native.SetBodyStreamWriter(func(w *bufio.Writer) {
 		_, _ = w.WriteString(first)
-		_ = w.Flush() // the client sees what arrives
+		_ = w.Flush() // an error does not matter, as the client checks the body
 		more()
 		_, _ = w.WriteString(second)
 	})
 	return nil
 }
 
-// Upgrade takes over the connection when the handler has returned.
+// Upgrade takes over the connection once the handler has returned.
 func (c FiberContext) Upgrade(talk func(io.ReadWriter)) error {
 	c.Ctx.Set("Connection", "Upgrade")
 	c.Ctx.Set("Upgrade", "websocket")
@@ -143,13 +143,13 @@ func (c FiberContext) Upload() error {
 // Throw returns err.
 func (FiberContext) Throw(err error) error { return err }
 
-// Gone ends when the server does.
+// Gone is closed when the server ends.
 func (c FiberContext) Gone() <-chan struct{} { return c.Native.Done() }
 
-// Writer is nil: fasthttp has none.
+// Writer returns nil, because fasthttp has no http.ResponseWriter.
 func (FiberContext) Writer() http.ResponseWriter { return nil }
 
-// Drive returns a function that has handle serve the same request again and again.
+// Drive returns a function that makes handle serve the same request again and again.
 func Drive(handle fasthttp.RequestHandler) (serve func() (status int)) {
 	ctx := NewContext()
 	ctx.Request.SetRequestURI("/a")

@@ -1,5 +1,5 @@
-// Package fasthttpsuite holds what the adapters of frameworks on fasthttp must do besides, without
-// a connection. It is apart from httpsuite, so that the other frameworks do not need fasthttp.
+// Package fasthttpsuite has further cases for the adapters of frameworks on fasthttp, which need no connection. It is
+// separate from httpsuite so that tests of the other frameworks do not depend on fasthttp.
 package fasthttpsuite
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
-// NewContext returns a request to / from 192.0.2.1, as fasthttp has it.
+// NewContext returns a request to / from 192.0.2.1, in the form of fasthttp.
 func NewContext() *fasthttp.RequestCtx {
 	var request fasthttp.Request
 	request.SetRequestURI("/")
@@ -27,9 +27,8 @@ func NewContext() *fasthttp.RequestCtx {
 	return &ctx
 }
 
-// DroppedRequest makes fasthttp drop a request whose handler wants to take over the connection, and not end
-// it, as it does if the client has left by then: what is held for it must not be held for ever. The handler
-// of app sets a cost of 3.
+// DroppedRequest makes fasthttp drop a request without ending it: the handler wants to take over the connection, but the
+// client has left by then. The units of the request must not be held forever. The handler of app sets a cost of 3.
 func DroppedRequest(t *testing.T, app func(httpsuite.Limit) fasthttp.RequestHandler) {
 	t.Helper()
 	lim, err := core.NewMemory("api", core.FixedWindow(core.PerDay(10)))
@@ -45,7 +44,7 @@ func DroppedRequest(t *testing.T, app func(httpsuite.Limit) fasthttp.RequestHand
 	}
 	drop(app(httpsuite.Limit{Limiter: lim, Key: keyfunc.IP(), Options: []guard.Option{guard.CostAfter()}}))
 	if got := left(); got != 9 {
-		t.Errorf("%d left while the request is not over, want 9", got)
+		t.Errorf("%d units remain while the request is in flight, want 9", got)
 	}
 	check.Eventually(t, "the cost is charged, and no more", func() bool {
 		runtime.GC()
@@ -53,17 +52,15 @@ func DroppedRequest(t *testing.T, app func(httpsuite.Limit) fasthttp.RequestHand
 	})
 }
 
-// drop has a request handled, of which nothing is left when drop returns.
+// drop makes handle serve a request. When drop returns, nothing refers to the request any more, so that it can be collected.
 //
 //go:noinline
 func drop(handle fasthttp.RequestHandler) { handle(NewContext()) }
 
-// Cookies returns a request as key functions see it, and how the framework itself reads
-// its cookies.
+// Cookies returns a request as key functions see it, and a function that reads its cookies as the framework itself does.
 type Cookies func(tb testing.TB, ctx *fasthttp.RequestCtx) (r keyfunc.Request, framework func(name string) string)
 
-// parsed returns a request with these lines of the header Cookie, as a server reads it. It
-// returns nil if a server would refuse it.
+// parsed returns a request with these lines of the header Cookie, as a server reads it, or nil if a server would refuse it.
 func parsed(cookies ...string) *fasthttp.RequestCtx {
 	var text strings.Builder
 	text.WriteString("GET / HTTP/1.1\r\nHost: test\r\n")
@@ -78,9 +75,8 @@ func parsed(cookies ...string) *fasthttp.RequestCtx {
 	return &ctx
 }
 
-// FuzzCookie compares the cookie that a request is counted by with what the application
-// gets from its framework: they are the same, so that no client is one user to the
-// application and another one to the limiter.
+// FuzzCookie compares the cookie by which a request is counted with the cookie that the application gets from its
+// framework. Both must be equal, so that no client is one user to the application and another to the limiter.
 func FuzzCookie(f *testing.F, cookies Cookies) {
 	for _, lines := range [][2]string{
 		{"", ""},
@@ -110,22 +106,22 @@ func FuzzCookie(f *testing.F, cookies Cookies) {
 				r, _ := cookies(t, ctx)
 				_, framework := cookies(t, again)
 				if got, want := r.Cookie(name), framework(name); got != want {
-					t.Errorf("cookie %q of %q: %q, and the framework has %q", name, lines, got, want)
+					t.Errorf("cookie %q of %q: got %q, want %q as in the framework", name, lines, got, want)
 				}
 			}
 		}
 	})
 }
 
-// CookieLines looks for whether many lines of cookies were left to the framework, which
-// takes quadratic time: it would have collected them into one.
+// CookieLines checks that many lines of cookies are not parsed by the framework, which would take quadratic time. The
+// framework would have collected them into one line.
 func CookieLines(t *testing.T, cookies Cookies) {
 	t.Helper()
 	ctx := parsed(append(make([]string, 100), "session=1")...)
 	if r, _ := cookies(t, ctx); r.Cookie("session") != "1" || r.Cookie("other") != "" {
-		t.Error("the cookie is not the one that was sent")
+		t.Errorf("the cookies are %q and %q, want 1 and none", r.Cookie("session"), r.Cookie("other"))
 	}
 	if n := len(ctx.Request.Header.PeekAll("Cookie")); n != 101 {
-		t.Errorf("%d lines are left of 101", n)
+		t.Errorf("the request has %d lines of cookies after the key was read, want the 101 that were sent", n)
 	}
 }
