@@ -14,7 +14,7 @@ import (
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
-// A userStore has one user.
+// A userStore has one user, alice.
 type userStore struct{}
 
 func (userStore) Check(_ context.Context, account, password string) (bool, error) {
