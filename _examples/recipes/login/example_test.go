@@ -33,7 +33,7 @@ func Example() {
 		Address:    keyfunc.IP(),   // behind a proxy with keyfunc.TrustedProxies
 		Secret:     secret,         // signs the cookies of known devices
 		Users:      users,          // checks passwords
-		LoggedIn:   startSession,   // answers who has logged in
+		LoggedIn:   startSession,   // answers the user after the login
 	})
 	if err != nil {
 		panic(err)
