@@ -63,7 +63,7 @@ type bar struct {
 }
 
 // charted are the contenders that the chart shows, under the names that docs/performance.md uses. It leaves out
-// variants that nobody has to choose between.
+// variants that users do not choose between.
 var charted = map[string]string{
 	incr:                        incr,
 	"raw INCR, rueidis":         "raw INCR, rueidis",

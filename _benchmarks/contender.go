@@ -114,7 +114,7 @@ func isAdmitted(c cell) bool { return c.scenario == admitted }
 // isSingle reports whether the cell has a single server instead of a Cluster.
 func isSingle(c cell) bool { return !c.cluster }
 
-// bareScript does only what every script has to do that reads the server's clock and stores a string that
+// bareScript is the minimum of a script that reads the server's clock and stores a string that
 // expires. No limiter of that kind can be faster.
 const bareScript = `
 local time = redis.call('TIME')

@@ -88,8 +88,8 @@ func (c *contest) run(addr string) (account, error) {
 }
 
 // An outcome counts the decisions of a contest. early counts the requests that were denied although a single
-// process would have admitted them, if it got the same requests in the same order. would counts all that it
-// would have admitted.
+// process would have admitted them, if it got the same requests in the same order. would counts all requests
+// that it would have admitted.
 type outcome struct{ requests, admitted, leased, denied, early, would int }
 
 // judge counts the events of all processes.
