@@ -29,8 +29,8 @@ func page(lims ...*core.Limiter) (http.Handler, *admin.Watch) {
 	return admin.Handler(everybody, watch), watch
 }
 
-// ask sends a request as the page does, with additional headers, given as names and values.
-func ask(h http.Handler, method, path, body string, headers ...string) *httptest.ResponseRecorder {
+// send sends a request as the page does, with additional headers, given as names and values.
+func send(h http.Handler, method, path, body string, headers ...string) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(method, "http://admin.test/limits/"+path, strings.NewReader(body))
 	if method == http.MethodPost {
 		r.Header.Set("Content-Type", "application/json")
@@ -64,7 +64,7 @@ type state struct {
 // do posts an action, and returns the state of the key from the answer.
 func do(t *testing.T, h http.Handler, what, body string) (s state) {
 	t.Helper()
-	w := ask(h, http.MethodPost, what, body)
+	w := send(h, http.MethodPost, what, body)
 	if err := json.Unmarshal(w.Body.Bytes(), &s); err != nil || w.Code != http.StatusOK {
 		t.Fatalf("%s %s: %d %s", what, body, w.Code, w.Body)
 	}
@@ -97,7 +97,7 @@ func TestAllow(t *testing.T) {
 	h := admin.Handler(func(r *http.Request) bool { return r.Header.Get("Session") == "admin" }, watch)
 	for _, path := range append(slices.Concat(files, actions), "other") {
 		for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodOptions} {
-			if w := ask(h, method, path, alice); w.Code != http.StatusForbidden || strings.Contains(w.Body.String(), "api") {
+			if w := send(h, method, path, alice); w.Code != http.StatusForbidden || strings.Contains(w.Body.String(), "api") {
 				t.Errorf("%s %s without a session: got %d %s, want 403 without the limiter's name", method, path, w.Code, w.Body)
 			}
 		}
@@ -105,7 +105,7 @@ func TestAllow(t *testing.T) {
 	if res, err := lim.Peek(t.Context(), "alice"); err != nil || res.Banned {
 		t.Errorf("got %+v, %v; want the key not banned", res, err)
 	}
-	if w := ask(h, http.MethodGet, "data.json", "", "Session", "admin"); w.Code != http.StatusOK {
+	if w := send(h, http.MethodGet, "data.json", "", "Session", "admin"); w.Code != http.StatusOK {
 		t.Errorf("with a session: got %d %s, want 200", w.Code, w.Body)
 	}
 	for text, make := range map[string]func(){
@@ -130,7 +130,7 @@ func TestHeaders(t *testing.T) {
 	t.Parallel()
 	h, _ := page()
 	for _, path := range files {
-		w := ask(h, http.MethodGet, path, "")
+		w := send(h, http.MethodGet, path, "")
 		if w.Code != http.StatusOK || w.Body.Len() == 0 {
 			t.Errorf("%q: got status %d and %d bytes, want 200 and some", path, w.Code, w.Body.Len())
 		}
@@ -147,7 +147,7 @@ func TestHeaders(t *testing.T) {
 		}
 	}
 	for _, path := range []string{"other", "web", "web/index.html/x", "..%2fadmin.go", "x/..", "x/."} {
-		if w := ask(h, http.MethodGet, path, ""); w.Code != http.StatusNotFound || w.Header().Get("Cache-Control") != "no-store" {
+		if w := send(h, http.MethodGet, path, ""); w.Code != http.StatusNotFound || w.Header().Get("Cache-Control") != "no-store" {
 			t.Errorf("%q: got status %d and the headers %v, want 404 and no-store", path, w.Code, w.Header())
 		}
 	}
@@ -184,7 +184,7 @@ func TestOtherSites(t *testing.T) {
 			"a form of a new sort":  {http.MethodPost, []string{"Content-Type", "multipart/form-data; boundary=x"}, http.StatusUnsupportedMediaType},
 			"a type that is broken": {http.MethodPost, []string{"Content-Type", "application/json; x"}, http.StatusUnsupportedMediaType},
 		} {
-			if w := ask(h, request.method, what+"?limiter=api&key=alice", body, request.headers...); w.Code != request.status {
+			if w := send(h, request.method, what+"?limiter=api&key=alice", body, request.headers...); w.Code != request.status {
 				t.Errorf("%s by %s: got %d %s, want status %d", what, name, w.Code, w.Body, request.status)
 			}
 		}
@@ -221,7 +221,7 @@ func TestMistakes(t *testing.T) {
 		{"block", `{"limiter":"bans","key":"x","for":"-1s"}`, 400, "allowed is"},
 		{"block", `{"limiter":"bans","key":"x","for":"9000h"}`, 400, "allowed is"},
 	} {
-		w := ask(h, http.MethodPost, test.what, test.body)
+		w := send(h, http.MethodPost, test.what, test.body)
 		var got struct {
 			Error string `json:"error"`
 		}

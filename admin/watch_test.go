@@ -63,7 +63,7 @@ func see(t *testing.T, h http.Handler) []shown {
 	var data struct {
 		Limiters []shown `json:"limiters"`
 	}
-	w := ask(h, http.MethodGet, "data.json", "")
+	w := send(h, http.MethodGet, "data.json", "")
 	if err := json.Unmarshal(w.Body.Bytes(), &data); err != nil || w.Code != http.StatusOK {
 		t.Fatalf("data.json: got error %v, status %d and the body %s", err, w.Code, w.Body)
 	}
@@ -297,7 +297,7 @@ func TestServers(t *testing.T) {
 	if s := do(t, h, "lookup", alice); s.Source != "fallback" {
 		t.Errorf("stopped: lookup: got %+v, want the source fallback", s)
 	}
-	if w := ask(h, http.MethodPost, "reset", alice); w.Code != http.StatusServiceUnavailable {
+	if w := send(h, http.MethodPost, "reset", alice); w.Code != http.StatusServiceUnavailable {
 		t.Errorf("stopped: reset: got %d %s, want 503", w.Code, w.Body)
 	}
 }
