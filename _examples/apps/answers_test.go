@@ -21,8 +21,8 @@ type answer struct {
 
 var numbers = regexp.MustCompile(`("retry-after":)\d+`)
 
-// ask sends a GET request with the user's name or the API key, either of which may be empty.
-func (p *program) ask(t *testing.T, path, user, key string) answer {
+// get sends a GET request with the user's name or the API key, either of which may be empty.
+func (p *program) get(t *testing.T, path, user, key string) answer {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, p.url+path, http.NoBody)
 	check.Need(t, err)
@@ -75,7 +75,7 @@ func TestAnswers(t *testing.T) {
 	for _, name := range webApps {
 		p := start(t, name)
 		for i, step := range steps {
-			got := p.ask(t, step.path, step.user, step.key)
+			got := p.get(t, step.path, step.user, step.key)
 			if got.status != step.status || got.limit != step.limit || got.remaining != step.remaining {
 				t.Errorf("%s: %+v: got status %d, limit %q, remaining %q", name, step, got.status, got.limit, got.remaining)
 			}
@@ -100,7 +100,7 @@ func TestAnswers(t *testing.T) {
 func (p *program) drain(t *testing.T) {
 	t.Helper()
 	began, admitted := time.Now(), 0
-	for admitted < 100 && p.ask(t, "/", "", "").status == http.StatusOK {
+	for admitted < 100 && p.get(t, "/", "", "").status == http.StatusOK {
 		admitted++
 	}
 	most := 10 + int(time.Since(began)/time.Second) + 1

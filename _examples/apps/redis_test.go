@@ -23,7 +23,7 @@ func TestRedisURLs(t *testing.T) {
 		"redis://" + cluster[0] + "?addr=" + cluster[1]:            countKeys(t, redistest.ClusterClient(t, cluster)),
 	} {
 		p := start(t, webApps[0], "-redis", url)
-		if got := p.ask(t, "/", "", ""); got.status != http.StatusOK {
+		if got := p.get(t, "/", "", ""); got.status != http.StatusOK {
 			t.Errorf("%s: got the answer %+v, want status 200", url, got)
 		}
 		if n := keys(); n != 1 {
@@ -50,7 +50,7 @@ func TestSharedLimit(t *testing.T) {
 	processes := [2]*program{start(t, webApps[0], "-redis", url), start(t, webApps[0], "-redis", url)}
 	var admitted, denied atomic.Int64
 	check.Together(200, func(i int) {
-		switch got := processes[i%2].ask(t, "/user", "alice", ""); got.status {
+		switch got := processes[i%2].get(t, "/user", "alice", ""); got.status {
 		case http.StatusOK:
 			admitted.Add(1)
 		case http.StatusTooManyRequests:
