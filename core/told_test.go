@@ -15,8 +15,8 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/permits"
 )
 
-// heard returns an option that appends the events of one kind to events.
-func heard(kind core.EventKind, events *[]core.Event) core.Option {
+// appendEvents returns an option that appends the events of one kind to events.
+func appendEvents(kind core.EventKind, events *[]core.Event) core.Option {
 	return core.Observe(func(_ context.Context, e core.Event) {
 		if e.Kind == kind {
 			*events = append(*events, e)
@@ -45,7 +45,7 @@ func TestCancelIsObserved(t *testing.T) {
 	} {
 		for _, take := range []func(*core.Limiter, context.Context, string, int64) (*permits.Any, error){permits.Acquire, permits.Reserve} {
 			var events []core.Event
-			lim := core.MustNewMemory("test", core.FixedWindow(core.PerDay(5)), core.InFlight(5), heard(core.EventCancel, &events))
+			lim := core.MustNewMemory("test", core.FixedWindow(core.PerDay(5)), core.InFlight(5), appendEvents(core.EventCancel, &events))
 			r, err := take(lim, ctx, "k", c.n)
 			if err != nil {
 				t.Fatal(err)
@@ -86,7 +86,7 @@ func TestWaitIsObserved(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			var events []core.Event
-			lim := core.MustNewMemory("test", c.limit, heard(core.EventWait, &events))
+			lim := core.MustNewMemory("test", c.limit, appendEvents(core.EventWait, &events))
 			defer func() { _ = lim.Close() }()
 			for range c.after {
 				if _, err := lim.Acquire(t.Context(), "k", c.n); err != nil {
@@ -164,7 +164,7 @@ func TestWaitNIsObserved(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var events []core.Event
-		lim := core.MustNewMemory("test", core.TokenBucket(core.PerSecond(1), core.Burst(1)), heard(core.EventWait, &events))
+		lim := core.MustNewMemory("test", core.TokenBucket(core.PerSecond(1), core.Burst(1)), appendEvents(core.EventWait, &events))
 		for range 2 {
 			if _, err := lim.Wait(t.Context(), "k"); err != nil {
 				t.Fatal(err)
@@ -207,7 +207,7 @@ func TestFailedWaitHasNoResult(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			var events []core.Event
-			opts := []core.Option{core.TokenBucket(core.PerSecond(1)), core.Ban(time.Minute), heard(core.EventDecision, &events)}
+			opts := []core.Option{core.TokenBucket(core.PerSecond(1)), core.Ban(time.Minute), appendEvents(core.EventDecision, &events)}
 			lim, err := inside.Core.NewStub("test", opts, new(deniedThenLost))
 			if err != nil {
 				t.Fatal(err)
