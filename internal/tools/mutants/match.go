@@ -27,7 +27,8 @@ var errStale = errors.New("the code has changed")
 
 // apply finds the place in the code that m changes. It first looks for m's literal text, and then for the same text with
 // other names. It searches the file or folder that the list names, and then the folders above it, because code moves. A
-// literal text must occur exactly once. Of several places with other names, one must be more similar to m than the rest.
+// literal text must occur exactly once. If several places match with other names, one of them must be more similar to m than
+// the rest.
 func (m mutant) apply() (change, error) {
 	var problem error
 	for _, find := range []func(code map[string][]byte) (change, error){m.exact, m.renamed} {

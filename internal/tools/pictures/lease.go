@@ -34,7 +34,7 @@ type leasing struct {
 
 	clock           time.Duration
 	left            int64 // units left on its lease
-	decided, remote int   // decisions, and those of them that Redis made
+	decided, remote int   // decisions, and how many of them Redis made
 	line            path
 }
 

@@ -32,7 +32,7 @@ func (m moment) served() time.Duration { return m.at + m.Delay }
 // A record has the Results of a scenario.
 type record struct {
 	requests []moment
-	levels   []moment // those of the requests, and of many Peeks between them
+	levels   []moment // at the requests, and at many Peeks between them
 }
 
 // peekEvery is the time between Peeks.
