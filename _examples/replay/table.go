@@ -58,7 +58,7 @@ func (a *analysis) summary() []string {
 	return lines
 }
 
-// wait returns how long a client has to wait at most: for its turn, or until it is no longer denied.
+// wait returns the longest time that a client waits for its turn, or until it is no longer denied.
 func (j *judged) wait() string {
 	text := short(j.LongestRetry)
 	if j.LongestDelay > 0 {
@@ -129,7 +129,7 @@ func (a *analysis) writeSmallest(b *strings.Builder) {
 	align(b, rows)
 }
 
-// A smallest is one of the smallest limits, and says of what it denies little: of the requests or of the keys.
+// A smallest is one of the smallest limits that deny little. of says whether it denies few of the requests or few of the keys.
 type smallest struct {
 	of string
 	found
