@@ -10,32 +10,32 @@ import (
 	"time"
 )
 
-// A benchmark measures cells, one after the other, on one Redis, or one Cluster.
+// A benchmark measures cells, one after the other, on a single Redis server or on a Cluster.
 type benchmark struct {
 	config
 
 	server     *server
 	cluster    []*server // started for the first cell that needs it
 	proxy      *proxy
-	processes  []*process // with the callers; none: this one
+	processes  []*process // with the callers of every contender; empty if this process has them
 	contenders []*contender
 	tracks     []*track
-	asked      map[asked]bool
+	decided    map[decidedKey]bool // see decideOnce
 	progress   io.Writer
 }
 
-// config is what the flags set.
+// config is what the flags choose.
 type config struct {
 	cells  []cell
 	rounds int
 	slice  time.Duration
 }
 
-// result is what was measured in a cell.
+// result is the outcome of measuring one cell.
 type result struct {
 	cell   cell
 	all    []*summary
-	others float64 // the share of the machine's CPU that other processes took meanwhile, in percent
+	others float64 // the CPU share of other processes meanwhile, in percent of the machine
 }
 
 // run measures all cells and calls done with the result of each.
@@ -51,8 +51,8 @@ func (b *benchmark) run(ctx context.Context, done func(result)) error {
 	return nil
 }
 
-// measure runs the rounds of a cell. Each round has a slice of every contender, in a
-// random order, so that other load on the machine affects all of them alike.
+// measure runs the rounds of a cell. In each round, every contender is measured for one slice. The order is
+// random, so that other load on the machine affects all contenders alike.
 func (b *benchmark) measure(ctx context.Context, c cell) (result, error) {
 	servers, err := b.servers(ctx, c)
 	if err != nil {
@@ -99,7 +99,7 @@ func (b *benchmark) measure(ctx context.Context, c cell) (result, error) {
 	return result{c, summarize(runners, rounds), b.load(servers).others(before)}, nil
 }
 
-// load returns the CPU time that the machine and our processes have used so far.
+// load returns the CPU time that the machine and the processes of the benchmark have used so far.
 func (b *benchmark) load(servers []*server) load {
 	var pids []int
 	for _, s := range servers {
@@ -114,7 +114,7 @@ func (b *benchmark) load(servers []*server) load {
 	return loadOf(pids...)
 }
 
-// servers returns the servers of a cell.
+// servers returns the Redis servers of a cell, and starts the Cluster when the first cell needs it.
 func (b *benchmark) servers(ctx context.Context, c cell) ([]*server, error) {
 	if !c.cluster {
 		return []*server{b.server}, nil
@@ -126,7 +126,7 @@ func (b *benchmark) servers(ctx context.Context, c cell) ([]*server, error) {
 	return b.cluster, err
 }
 
-// addrs returns the addresses that the clients of a cell connect to.
+// addrs returns the addresses that the clients of a cell connect to: the servers, or a proxy that adds latency.
 func (b *benchmark) addrs(ctx context.Context, c cell, servers []*server) ([]string, error) {
 	if c.latency == 0 {
 		return addrsOf(servers), nil
@@ -153,9 +153,9 @@ func addrsOf(servers []*server) []string {
 	return addrs
 }
 
-// ready makes a contender's limiter over far and verifies its decisions. What is to be done
-// once for each key comes before, over near, without latency: where the cell is about
-// denials, that uses up the limits.
+// ready makes a contender's limiter, whose calls go through far, and verifies its decisions. Before that, it
+// makes the decisions that are needed once for each key, through near, where no latency is added: in a cell
+// of denials, they use up the limits.
 func (b *benchmark) ready(ctx context.Context, c *contender, in cell, near, far *clients) (*runner, error) {
 	r := &runner{contender: c, cell: in, processes: b.processes}
 	r.keys = r.keysOf()
@@ -168,7 +168,7 @@ func (b *benchmark) ready(ctx context.Context, c *contender, in cell, near, far 
 		if err != nil {
 			return nil, err
 		}
-		if err := b.askOnce(ctx, in, r.keys, lim); err != nil {
+		if err := b.decideOnce(ctx, in, r.keys, lim); err != nil {
 			return nil, err
 		}
 	}
@@ -179,8 +179,8 @@ func (b *benchmark) ready(ctx context.Context, c *contender, in cell, near, far 
 	return r, r.verify(ctx)
 }
 
-// askOnce asks for each key that was not asked for in an earlier cell. This uses up a scarce limit.
-func (b *benchmark) askOnce(ctx context.Context, in cell, keys []string, lim limiter) error {
+// decideOnce makes one decision for each key, unless it did for an earlier cell. That uses up a scarce limit.
+func (b *benchmark) decideOnce(ctx context.Context, in cell, keys []string, lim limiter) error {
 	const callers = 16
 	var running sync.WaitGroup
 	var next atomic.Int64
@@ -189,7 +189,7 @@ func (b *benchmark) askOnce(ctx context.Context, in cell, keys []string, lim lim
 		running.Go(func() {
 			attempt := lim()
 			for i := next.Add(1) - 1; i < int64(len(keys)); i = next.Add(1) - 1 {
-				if b.asked[asked{keys[i], in.cluster}] {
+				if b.decided[decidedKey{keys[i], in.cluster}] {
 					continue
 				}
 				if _, err := attempt(ctx, keys[i]); err != nil {
@@ -202,13 +202,13 @@ func (b *benchmark) askOnce(ctx context.Context, in cell, keys []string, lim lim
 	running.Wait()
 	close(errs)
 	for _, key := range keys {
-		b.asked[asked{key, in.cluster}] = true
+		b.decided[decidedKey{key, in.cluster}] = true
 	}
 	return <-errs
 }
 
-// asked is a key that was asked for before an earlier cell, on the server or on the Cluster.
-type asked struct {
+// A decidedKey is a key for which decideOnce has made a decision, on the server or on the Cluster.
+type decidedKey struct {
 	key     string
 	cluster bool
 }

@@ -5,22 +5,22 @@ import (
 	"time"
 )
 
-// The scenarios.
+// Scenarios.
 const (
 	admitted = "admitted" // the limit is never reached
 	denied   = "denied"   // the limit was reached long ago
 )
 
-// A cell is one combination of the matrix. Contenders are compared within it.
+// A cell is one combination of conditions. Contenders are compared within a cell.
 type cell struct {
 	callers   int
 	keys      int
 	scenario  string
 	latency   time.Duration // added to each round trip
-	zipf      float64       // key number i is asked for in proportion to i^-zipf; 0: all alike
-	processes int           // each with so many callers; 0: this one
+	zipf      float64       // the frequency of key number i is proportional to i^-zipf; 0: all keys are equally frequent
+	processes int           // each of them has that number of callers; 0: only this process
 	cluster   bool          // on a Cluster of three masters
-	batch     int           // decisions of this library in one round trip at most; 0: as many as by default
+	batch     int           // the maximum of decisions of this library in one round trip; 0: the default
 }
 
 func (c cell) limit() limit {
@@ -30,11 +30,11 @@ func (c cell) limit() limit {
 	return plenty()
 }
 
-// zipf is how unevenly keys are asked for in the essential cells: of 10,000 keys the first gets
-// 15 % of the requests, the first hundred 65 %.
+// zipf is the exponent of the essential cells. Of 10,000 keys, the first gets 15 % of the requests, and the
+// first hundred get 65 %.
 const zipf = 1.1
 
-// plenty is a limit that is never reached: a unit every microsecond.
+// plenty is a limit that is never reached: it grants a unit every microsecond.
 func plenty() limit { return limit{6e7, time.Minute} }
 
 // scarce is a limit that the first request of a key uses up.
@@ -70,8 +70,8 @@ func (c cell) String() string {
 	return title
 }
 
-// essential returns the cells of a run without flags. The first three are those of the
-// chart; each of the others differs from one of them in one value.
+// essential returns the cells of a run without flags. The first three are shown in the chart. Each of the
+// others differs from one of them in a single value.
 func essential() []cell {
 	return []cell{
 		{callers: 1, keys: 10_000, scenario: admitted},
@@ -87,8 +87,8 @@ func essential() []cell {
 	}
 }
 
-// inRedis returns the cells of -redis-cpu: decisions sent alone, and in batches that are always
-// full, so that it does not matter when a process sends one.
+// inRedis returns the cells of -redis-cpu: decisions that are sent alone, and decisions in batches. The
+// batches are always full, so the moment at which a process sends a batch does not matter.
 func inRedis() []cell {
 	return []cell{
 		{callers: 1, keys: 10_000, scenario: admitted},
@@ -96,7 +96,7 @@ func inRedis() []cell {
 	}
 }
 
-// matrix returns the cells for all combinations of the values.
+// matrix returns one cell for each combination of the flags' values.
 func (c *chosen) matrix() []cell {
 	all := make([]cell, 0, len(c.callers)*len(c.zipfs)*len(c.keys)*len(c.scenarios)*len(c.latencies))
 	for _, l := range c.latencies {

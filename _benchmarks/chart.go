@@ -13,27 +13,27 @@ import (
 //go:embed chart.svg.tmpl
 var chartTemplate string
 
-// The measures of the chart, in pixels.
+// Sizes in the chart, in pixels.
 const (
 	rowHeight = 24
 	rowsTop   = 112
-	barWidth  = 160 // of the longest bar of a panel
-	barGap    = 6   // to the figure behind it
+	barWidth  = 160 // the longest bar of a panel
+	barGap    = 6   // between a bar and its figure
 )
 
-// The chart has a panel for few callers, where a client that pipelines by itself may be ahead, one for
-// many, and one for a single caller.
+// The chart has three panels: for a few callers, where a client that pipelines by itself can be ahead, for
+// many callers, and for a single one.
 const (
 	fewCallers  = 8
 	manyCallers = 64
 )
 
-// A chart is what the template draws.
+// A chart is the data of the template.
 type chart struct {
 	Panels  []panel
 	Rows    []chartRow
 	Height  int
-	Bottom  int // of the rows
+	Bottom  int // where the rows end
 	Machine machine
 	GoRedis string
 	Best    string // the description, for screen readers
@@ -62,8 +62,8 @@ type bar struct {
 	Width, End, Text string
 }
 
-// charted are the contenders that the chart shows, under the names of docs/performance.md:
-// those that one chooses between, and not every variant.
+// charted are the contenders that the chart shows, under the names that docs/performance.md uses. It leaves out
+// variants that users do not choose between.
 var charted = map[string]string{
 	incr:                        incr,
 	"raw INCR, rueidis":         "raw INCR, rueidis",
@@ -78,15 +78,15 @@ var charted = map[string]string{
 	"go-chi/httprate":           "httprate",
 }
 
-// A standing is a contender's figures in the cells of the chart.
+// A standing has the figures of one contender in the cells of the chart.
 type standing struct {
 	*contender
 
 	few, many, p50 float64
 }
 
-// draw makes the chart: throughput at few and at many callers as a share of raw INCR, and the
-// median latency of a single caller.
+// draw makes the chart. It shows the throughput with few and with many callers in proportion to raw INCR, and
+// the median latency of a single caller.
 func draw(m machine, results []result) (string, error) {
 	all := standings(results)
 	if len(all) == 0 {
@@ -123,7 +123,8 @@ func barOf(x int, share float64, text string) bar {
 	return bar{x, pixels(width), pixels(float64(x) + width + barGap), text}
 }
 
-// standings returns the charted contenders that are in all its cells, the fastest of many first.
+// standings returns the charted contenders that took part in all cells of the chart. The one with the highest
+// throughput with many callers comes first.
 func standings(results []result) []standing {
 	rate, p50 := metricIndex("rate"), metricIndex("p50_us")
 	var all []standing
@@ -157,13 +158,13 @@ func metricIndex(id string) int {
 	return slices.IndexFunc(metrics(), func(m metric) bool { return m.id == id })
 }
 
-// description is the first thing that the chart shows, in words.
+// description says in words what the chart shows first.
 func description(all []standing) string {
 	return fmt.Sprintf("At %d callers, %s At %d callers, %s",
 		manyCallers, first(all, func(s standing) float64 { return s.many }), fewCallers, first(all, func(s standing) float64 { return s.few }))
 }
 
-// first says which of this library and which of its peers is the fastest, by a ratio.
+// first names the faster one of this library's fastest contender and the fastest peer, and their ratio.
 func first(all []standing, ratio func(standing) float64) string {
 	best := map[kind]standing{}
 	for _, s := range all {
@@ -180,7 +181,7 @@ func first(all []standing, ratio func(standing) float64) string {
 	return fmt.Sprintf("the first of this library is %s; of its peers, %s.", say(ours), say(peer))
 }
 
-// ticks returns a line at 1, the throughput of raw INCR, and at other round ratios.
+// ticks returns a line at 1, which is the throughput of raw INCR, and lines at other round ratios.
 func ticks(x int, most float64) []tick {
 	step := 0.25
 	for most/step > 6 {
@@ -189,7 +190,7 @@ func ticks(x int, most float64) []tick {
 	var all []tick
 	for v := 0.0; v <= most; v += step {
 		t := tick{X: pixels(float64(x) + barWidth*v/most), Class: "grid"}
-		if v == 1 { // steps are powers of two: exact
+		if v == 1 { // exact, because the steps are powers of two
 			t.Class = "incr"
 		}
 		all = append(all, t)

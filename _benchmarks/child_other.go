@@ -11,7 +11,7 @@ func dieWithParent() *syscall.SysProcAttr { return nil }
 
 func sleep(ns int64) { time.Sleep(time.Duration(ns)) }
 
-// A load is measured on Linux only.
+// A load is measured only on Linux.
 type load struct{}
 
 func loadOf(...int) load         { return load{} }

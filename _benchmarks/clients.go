@@ -7,13 +7,13 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// clients are those of a cell, for all its contenders. They are closed with it.
+// clients are the Redis clients of one cell. All its contenders share them, and they are closed after the cell.
 type clients struct {
-	rdb   redis.UniversalClient // a connection for each caller to each server, and ContextTimeoutEnabled
+	rdb   redis.UniversalClient // with ContextTimeoutEnabled and, to each server, a connection for each caller
 	stock redis.UniversalClient // with go-redis's default options
-	addrs []string              // of the servers
+	addrs []string              // the servers' addresses
 
-	pipelining rueidis.Client // made for the first contender that asks for it
+	pipelining rueidis.Client // made for the first contender that uses it
 }
 
 // connect returns the clients of a cell.
@@ -28,7 +28,7 @@ func dial(c cell, addrs []string, deadlines bool) redis.UniversalClient {
 	return redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs, PoolSize: c.callers + 1, ContextTimeoutEnabled: deadlines})
 }
 
-// rueidis returns the cell's client of rueidis, with default options: it pipelines by itself.
+// rueidis returns the cell's rueidis client. It has default options, with which it pipelines automatically.
 func (c *clients) rueidis() (rueidis.Client, error) {
 	if c.pipelining != nil {
 		return c.pipelining, nil

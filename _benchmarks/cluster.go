@@ -16,8 +16,8 @@ const (
 	slots   = 16384
 )
 
-// startCluster starts a Cluster of masters without replicas, and returns when each of
-// them can serve or redirect any key. It needs Redis 7.0.
+// startCluster starts a Cluster of masters without replicas. It returns when each master can serve or redirect
+// any key. It needs Redis 7.0.
 func startCluster(ctx context.Context) (all []*server, err error) {
 	defer func() {
 		if err != nil {
@@ -28,7 +28,7 @@ func startCluster(ctx context.Context) (all []*server, err error) {
 	}()
 	firstBus := ""
 	for i := range masters {
-		bus, err := freePort() // by default it is 10,000 above the other, and may not exist
+		bus, err := freePort() // the default, the client port plus 10,000, may not be a valid port
 		if err != nil {
 			return all, err
 		}
@@ -62,7 +62,7 @@ func startCluster(ctx context.Context) (all []*server, err error) {
 	return all, errors.New("the servers make no cluster")
 }
 
-// agree reports whether all servers see a Cluster of all masters that works.
+// agree reports whether every server sees a working Cluster of all masters.
 func agree(ctx context.Context, servers []*server) bool {
 	for _, s := range servers {
 		rdb := redis.NewClient(&redis.Options{Addr: s.addr})

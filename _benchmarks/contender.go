@@ -18,7 +18,7 @@ const (
 	peer kind = "peer"
 )
 
-// incr is the contender that all are compared with.
+// incr is the contender that all others are compared with.
 const incr = "raw INCR"
 
 // A contender is one way to decide about a request.
@@ -27,33 +27,33 @@ type contender struct {
 	kind kind
 	// everyday contenders are measured without -full.
 	everyday bool
-	// limits reports whether it is a limiter. A raw command admits everything.
+	// limits is true for a limiter. A raw command admits every request.
 	limits bool
-	// pair reports whether it makes two calls, one after the other. It is not in the chart.
+	// pair is true if a decision takes two calls, one after the other. The chart leaves such contenders out.
 	pair bool
-	// only reports whether it takes part in a cell; nil: in all.
+	// only reports whether the contender takes part in a cell. If it is nil, the contender takes part in all cells.
 	only func(cell) bool
-	// excuses reports whether an error is normal for it under contention. Such errors
-	// are counted and shown; any other error ends the run.
+	// excuses reports whether an error is normal for this contender under contention. Such errors are counted
+	// and shown. Any other error ends the run.
 	excuses func(error) bool
-	// first makes a limiter that is asked once for each key before anything is timed; nil: none.
+	// first makes a limiter that decides once for each key before anything is timed. It may be nil.
 	first func(*setup) (limiter, error)
 	// make makes the limiter.
 	make func(*setup) (limiter, error)
 
-	id int // part of its keys, so that contenders share none
+	id int // part of the contender's keys, so that contenders share no keys
 }
 
-// A limiter returns a decide function for one caller. Callers do not share it.
+// A limiter returns a decide function for one caller. Callers do not share the function.
 type limiter func() decide
 
 // A decide makes one decision.
 type decide func(ctx context.Context, key string) (allowed bool, err error)
 
-// shared is a limiter whose callers may share everything.
+// shared makes a limiter whose callers all use the same decide function.
 func shared(d decide) limiter { return func() decide { return d } }
 
-// A setup is what a contender makes its limiter from.
+// A setup has what a contender needs to make its limiter.
 type setup struct {
 	cell
 	*clients
@@ -81,7 +81,7 @@ func contenders() []*contender {
 	return all
 }
 
-// raws are the commands of Redis that the others are compared with.
+// raws returns the commands of Redis that the other contenders are compared with.
 func raws() []*contender {
 	return []*contender{
 		{name: "raw PING", kind: raw, everyday: true, make: func(w *setup) (limiter, error) {
@@ -104,18 +104,18 @@ func raws() []*contender {
 			script := redis.NewScript(bareScript)
 			return shared(func(ctx context.Context, key string) (bool, error) {
 				return true, script.EvalSha(ctx, w.rdb, []string{key}).Err()
-			}), script.Load(context.Background(), w.rdb).Err() // by all masters of a Cluster
+			}), script.Load(context.Background(), w.rdb).Err() // on a Cluster, all masters load it
 		}},
 	}
 }
 
 func isAdmitted(c cell) bool { return c.scenario == admitted }
 
-// isSingle reports whether the cell has a single server.
+// isSingle reports whether the cell has a single server instead of a Cluster.
 func isSingle(c cell) bool { return !c.cluster }
 
-// bareScript does only what every script must do that reads the server's clock and
-// keeps a string that expires. No such limiter can be faster.
+// bareScript is the minimum of a script that reads the server's clock and stores a string that
+// expires. No limiter of that kind can be faster.
 const bareScript = `
 local time = redis.call('TIME')
 redis.call('GET', KEYS[1])

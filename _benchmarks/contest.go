@@ -16,29 +16,29 @@ import (
 	"github.com/redislimit/redislimit/core"
 )
 
-// A contest has callers in several processes ask for one key, at random, more or less often
-// than its limit admits. It shows how many are denied too early: although the limit admits
-// them, because units are out on leases in other processes.
+// In a contest, callers in several processes make requests for one key at random times, at a rate below or
+// above its limit. The contest shows how many requests are denied too early: the limit would admit them, but
+// its units are leased to other processes.
 type contest struct {
 	Name    string
 	Window  bool          // a fixed window instead of a token bucket
 	Lease   time.Duration // 0: none
-	Rate    int64         // units a second
-	Burst   int64         // of the bucket
-	Load    float64       // how much of that is asked for
-	Callers int           // in each of so many
-	Of      int           // processes
+	Rate    int64         // units per second
+	Burst   int64         // of the token bucket
+	Load    float64       // requests in proportion to Rate
+	Callers int           // in each process
+	Of      int           // number of processes
 	For     time.Duration
 }
 
-// An event is a decision: when it was made, in microseconds by the clock of Redis, and how.
+// An event is one decision. At is when it was made, in microseconds by the clock of Redis.
 type event struct {
 	At      int64
 	Allowed bool
 	Leased  bool
 }
 
-// contestWarmUp is what is not counted at the beginning.
+// contestWarmUp is the time at the beginning whose decisions are not counted.
 const contestWarmUp = 500 * time.Millisecond
 
 func (c *contest) limit() core.Limit {
@@ -48,7 +48,7 @@ func (c *contest) limit() core.Limit {
 	return core.TokenBucket(core.PerSecond(c.Rate), core.Burst(c.Burst))
 }
 
-// run makes the requests of one process.
+// run makes the requests of one process, and returns the decisions.
 func (c *contest) run(addr string) (account, error) {
 	rdb := redis.NewClient(&redis.Options{Addr: addr, PoolSize: c.Callers + 1, ContextTimeoutEnabled: true})
 	defer func() { _ = rdb.Close() }()
@@ -87,18 +87,19 @@ func (c *contest) run(addr string) (account, error) {
 	return account{Events: slices.Concat(events...)}, nil
 }
 
-// An outcome counts the decisions of a contest. Early are those that were denied, although
-// one process that decides on the same requests in the same order admits them.
+// An outcome counts the decisions of a contest. early counts the requests that were denied although a single
+// process would have admitted them, if it got the same requests in the same order. would counts all requests
+// that it would have admitted.
 type outcome struct{ requests, admitted, leased, denied, early, would int }
 
-// judge counts them.
+// judge counts the events of all processes.
 func (c *contest) judge(events []event) outcome {
 	slices.SortStableFunc(events, func(a, b event) int {
 		if byTime := cmp.Compare(a.At, b.At); byTime != 0 || a.Allowed == b.Allowed {
 			return byTime
 		}
 		if a.Allowed {
-			return -1 // of the same microsecond
+			return -1 // within a microsecond, allowed decisions come first
 		}
 		return 1
 	})
@@ -129,11 +130,11 @@ func (c *contest) judge(events []event) outcome {
 	return o
 }
 
-// An exactLimit is the limit of a contest, without leases.
+// An exactLimit decides as the limit of a contest does in one process without leases.
 type exactLimit struct {
 	*contest
 
-	used int64 // in microseconds in which a bucket drains it
+	used int64 // in microseconds that a bucket takes to drain it
 	last int64
 }
 
@@ -156,7 +157,7 @@ func (x *exactLimit) admits(at int64) bool {
 	return true
 }
 
-// contests writes a table of how many are denied too early.
+// contests runs the contests, and writes a table of how many requests are denied too early.
 func (b *benchmark) contests(ctx context.Context, w io.Writer, processes int, d time.Duration) error {
 	const callers, rate = 64, 5000
 	_, _ = fmt.Fprintf(w, "\n### %d processes of %d callers, 1 key, %s units a second\n\n"+
@@ -178,7 +179,7 @@ func (b *benchmark) contests(ctx context.Context, w io.Writer, processes int, d 
 	return nil
 }
 
-// hold holds a contest, and writes its row of the table.
+// hold runs one contest, and writes its row of the table.
 func (b *benchmark) hold(c *contest, w io.Writer) error {
 	before := b.load([]*server{b.server})
 	accounts, err := together(b.processes, order{Contest: c})

@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// A metric is one of the figures of a contender.
+// A metric is one of the figures that are measured for each contender.
 type metric struct {
 	id     string // in JSON
 	title  string // in tables
 	higher bool   // whether a higher value is better
-	digits int    // after the point
+	digits int    // after the decimal point
 	plain  bool   // shown without ratios
 	of     func(*slice) float64
 }
@@ -40,13 +40,13 @@ func metrics() []metric {
 	}
 }
 
-// figures are the values of one contender in one round, by metric.
+// figures are the values of one contender in one round, in the order of metrics().
 type figures []float64
 
-// A round is the figures of each contender, in the order of the cell's runners.
+// A round has the figures of each contender, in the order of the cell's runners.
 type round []figures
 
-// A summary is the medians of a contender over all rounds.
+// A summary has the medians of a contender over all rounds.
 type summary struct {
 	*contender
 
@@ -55,7 +55,7 @@ type summary struct {
 	toPeer figures // the ratio to the best peer in the same round
 }
 
-// summarize takes medians over rounds. A ratio without a value to compare with is NaN.
+// summarize takes the medians over the rounds. A ratio is NaN if there is nothing to compare with.
 func summarize(runners []*runner, rounds []round) []*summary {
 	all := make([]*summary, len(runners))
 	for i, r := range runners {

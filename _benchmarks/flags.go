@@ -21,7 +21,7 @@ type options struct {
 	redisCPU   bool
 }
 
-// errFlag is the error of a wrong command line.
+// errFlag is the error for an invalid command line.
 var errFlag = errors.New("wrong flag")
 
 func parse(args []string) (*options, error) {
@@ -101,7 +101,7 @@ func (o *options) isValid() bool {
 	return o.rounds >= 1 && o.slice >= time.Millisecond && o.processes >= 1 && o.processes <= 16 && (!o.early || o.processes > 1)
 }
 
-// choose returns the contenders that match, and raw INCR, which they are compared with.
+// choose returns the contenders whose name matches, and raw INCR, which they are compared with.
 func choose(pattern *regexp.Regexp, all bool) []*contender {
 	var chosen []*contender
 	for _, c := range contenders() {
@@ -112,8 +112,7 @@ func choose(pattern *regexp.Regexp, all bool) []*contender {
 	return chosen
 }
 
-// chosen has the values of the flags of the matrix. A flag that is not given has all
-// values.
+// chosen has the values of the flags of the matrix. A flag that is not given has all its values.
 type chosen struct {
 	callers, keys []int
 	scenarios     []string
@@ -185,7 +184,7 @@ func list[T any](text string, otherwise []T, read func(string) (T, error)) ([]T,
 	return values, nil
 }
 
-// defaults keeps the default value only of axes without a flag.
+// defaults keeps only the default value of the axes without a flag.
 func (c *chosen) defaults(given axes) {
 	if given.callers == "" {
 		c.callers = []int{1, 64}

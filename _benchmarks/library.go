@@ -18,7 +18,7 @@ type variant struct {
 	client   func(*setup) (core.Client, error)
 }
 
-// variants are the ways in which every algorithm is measured.
+// variants returns the ways in which every algorithm is measured.
 func variants() []variant {
 	noBatches := []core.Option{core.MaxBatch(1)}
 	return []variant{
@@ -29,8 +29,8 @@ func variants() []variant {
 	}
 }
 
-// limitOf returns the limit of an algorithm. One that does not accept it, because it
-// stores each unit, gets the same rate with a shorter period.
+// limitOf returns the limit of an algorithm. An algorithm that stores each unit does not accept such a large
+// count: it gets the same rate, with a thousandth of the period.
 func limitOf(v limits.Variant, l limit) core.Limit {
 	made := v.With(rate(l), limits.Settings{})
 	if !limits.Accepts(made) {
@@ -41,10 +41,10 @@ func limitOf(v limits.Variant, l limit) core.Limit {
 
 func rate(l limit) core.Rate { return core.Per(l.count, l.period) }
 
-// allVariants is the algorithm that is measured in every variant without -full too.
+// allVariants is the algorithm that is measured in every variant even without -full.
 const allVariants = "TokenBucket"
 
-// shownInRedis are the contenders of -redis-cpu.
+// shownInRedis matches the contenders of -redis-cpu.
 const shownInRedis = `^(TokenBucket|GCRA|FixedWindow|SlidingWindowCounter|TokenBucket \+ FixedWindow|All of TokenBucket and FixedWindow|` +
 	`InFlight, Acquire and Release|TokenBucket, Reserve and Settle|TokenBucket, keys with a hold), coalesced$`
 
@@ -70,8 +70,8 @@ func library() []*contender {
 	return all
 }
 
-// reserve holds a unit and settles it at once, so that nothing is charged: as CountIf
-// does for what does not count.
+// reserve holds a unit and cancels it at once, so that nothing is charged, as CountIf does for a response
+// that does not count.
 func (v variant) reserve(a limits.Variant) *contender {
 	name := limits.Constructor(a.Kind)
 	return &contender{
@@ -90,8 +90,8 @@ func (v variant) reserve(a limits.Variant) *contender {
 	}
 }
 
-// manyNumbers has limits of 1,000 different numbers, one for each decision in turn, as
-// customers have with LimiterFor.
+// manyNumbers uses limits with 1,000 different numbers in turn, as if LimiterFor gave each customer another
+// limit.
 func (v variant) manyNumbers() *contender {
 	return &contender{
 		name: "TokenBucket, 1,000 numbers, " + v.name, kind: ours, everyday: true, limits: true,
@@ -119,7 +119,7 @@ func (v variant) manyNumbers() *contender {
 	}
 }
 
-// inFlight takes a slot and frees it at once.
+// inFlight acquires a slot and releases it at once.
 func (v variant) inFlight() *contender {
 	return &contender{
 		name: "InFlight, Acquire and Release, " + v.name, kind: ours, everyday: true, limits: true, pair: true, only: isAdmitted,
@@ -136,8 +136,8 @@ func (v variant) inFlight() *contender {
 	}
 }
 
-// held makes ordinary decisions on keys of which a unit is held all the time: a hundred keys, so
-// that the process has seen each of them lately, as is usual where units are held.
+// held makes ordinary decisions on keys of which a unit is always held. It has one such key for a hundred keys
+// of the cell, so that this process has decided on each of them recently, which is usual where units are held.
 func (v variant) held() *contender {
 	open := func(w *setup) (*core.Limiter, error) {
 		return v.open(w, core.DenyCache(0), core.Hold(time.Hour), core.TokenBucket(rate(w.limit)))
@@ -161,10 +161,10 @@ func (v variant) held() *contender {
 	}
 }
 
-// hundredth returns the key of a hundred: without the last two digits.
+// hundredth maps a hundred keys to the same key: it drops the last two digits.
 func hundredth(key string) string { return key[:len(key)-2] }
 
-// twoLimits is a limiter with two limits, of which one is for a day.
+// twoLimits is a limiter with two limits; one of them is per day.
 func (v variant) twoLimits() *contender {
 	return &contender{
 		name: "TokenBucket + FixedWindow, " + v.name, kind: ours, everyday: true, limits: true,
@@ -174,7 +174,7 @@ func (v variant) twoLimits() *contender {
 	}
 }
 
-// all is the same two limits as those of two limiters, each with a key of its own.
+// all decides on the same two limits as twoLimits, but each belongs to a limiter and a key of its own.
 func (v variant) all() *contender {
 	return &contender{
 		name: "All of TokenBucket and FixedWindow, " + v.name, kind: ours, limits: true,
@@ -192,7 +192,7 @@ func (v variant) all() *contender {
 	}
 }
 
-// lease is a limiter that decides on hot keys by itself.
+// lease is a limiter that decides locally on frequently used keys.
 func (v variant) lease(d time.Duration) *contender {
 	return &contender{
 		name: fmt.Sprintf("TokenBucket, Lease(%v), %s", d, v.name), kind: ours, everyday: true, limits: true, only: isAdmitted,
@@ -202,7 +202,7 @@ func (v variant) lease(d time.Duration) *contender {
 	}
 }
 
-// denyCache is a limiter with the deny cache, which is off in all others.
+// denyCache is a limiter with the deny cache. In all other contenders, the cache is off.
 func (v variant) denyCache() *contender {
 	return &contender{
 		name: "TokenBucket, deny cache, " + v.name, kind: ours, everyday: true, limits: true,
@@ -217,15 +217,15 @@ func (v variant) limiter(w *setup, options ...core.Option) (limiter, error) {
 	return allow(lim), err
 }
 
-// open makes a Limiter that returns an error if Redis does not answer. The timeout is
-// long, because replies are slow on a machine under full load.
+// open makes a Limiter that returns an error if Redis does not answer. The timeout is long, because replies
+// are slow on a fully loaded machine.
 func (v variant) open(w *setup, options ...core.Option) (*core.Limiter, error) {
 	client, err := v.client(w)
 	if err != nil {
 		return nil, err
 	}
 	options = append(append(options, core.FailClosed(), core.Timeout(10*time.Second)), v.options...)
-	if w.batch > 0 && v.options == nil { // others go alone always
+	if w.batch > 0 && v.options == nil { // the other variants never batch
 		options = append(options, core.MaxBatch(w.batch))
 	}
 	return core.New(client, w.name(), options...)
@@ -240,6 +240,6 @@ func allow(lim *core.Limiter) limiter {
 
 func direct(w *setup) (core.Client, error) { return w.rdb, nil }
 
-// autopipelined uses go-redis's AutoPipeliner, another way to share round trips. Its
-// blocking call does not watch the context.
+// autopipelined uses go-redis's AutoPipeliner, which is another way to share round trips. Its blocking call
+// ignores the context.
 func autopipelined(w *setup) (core.Client, error) { return w.rdb.AutoPipeline() }

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// A machine describes what the figures were measured on.
+// A machine describes the machine and the software that the figures were measured with.
 type machine struct {
 	Date    string            `json:"date"`
 	CPU     string            `json:"cpu"`
@@ -34,7 +34,7 @@ func thisMachine(s *server) machine {
 	return m
 }
 
-// processor returns the CPU's name, if the system reports it.
+// processor returns the name of the CPU, if the system reports it.
 func processor() string {
 	text, _ := os.ReadFile("/proc/cpuinfo")
 	for line := range strings.Lines(string(text)) {

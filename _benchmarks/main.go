@@ -1,5 +1,5 @@
-// Command _benchmarks measures redislimit beside other libraries, interleaved in one
-// run on one Redis. See README.md.
+// Command _benchmarks compares redislimit with other libraries. It measures them alternately, in one run on one
+// Redis. See README.md.
 package main
 
 import (
@@ -40,7 +40,7 @@ func fail(err error) {
 	os.Exit(1)
 }
 
-// program runs the benchmarks.
+// program runs the benchmarks that the arguments choose.
 func program(ctx context.Context, args []string) error {
 	o, err := parse(args)
 	if err != nil {
@@ -53,7 +53,7 @@ func program(ctx context.Context, args []string) error {
 	defer srv.stop()
 	b := &benchmark{
 		config: o.config, server: srv, contenders: o.contenders,
-		tracks: newTracks(o.mostCallers()), asked: map[asked]bool{}, progress: os.Stderr,
+		tracks: newTracks(o.mostCallers()), decided: map[decidedKey]bool{}, progress: os.Stderr,
 	}
 	defer func() {
 		if b.proxy != nil {
@@ -87,7 +87,7 @@ func program(ctx context.Context, args []string) error {
 		results = append(results, r)
 	}); err != nil {
 		if ctx.Err() != nil {
-			return errInterrupted // any other error is a consequence of it
+			return errInterrupted // an interruption also causes other errors
 		}
 		return err
 	}

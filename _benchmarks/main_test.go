@@ -13,7 +13,7 @@ import (
 	"github.com/redislimit/redislimit/core"
 )
 
-// built returns the program.
+// built builds the program, and returns its path. It skips the test if there is no redis-server.
 func built(t *testing.T) string {
 	t.Helper()
 	if _, err := exec.LookPath("redis-server"); err != nil {
@@ -29,65 +29,67 @@ func built(t *testing.T) string {
 	return path
 }
 
-// TestQuick runs the program with -quick.
+// TestQuick runs the program with -quick. The output has a row for every everyday contender, the JSON file has
+// all cells, and the chart is valid XML with a row for every charted contender.
 func TestQuick(t *testing.T) {
 	program := built(t)
 	medians, chart := filepath.Join(t.TempDir(), "medians.json"), filepath.Join(t.TempDir(), "chart.svg")
 	out, err := exec.CommandContext(t.Context(), program, "-quick", "-json", medians, "-svg", chart).CombinedOutput()
 	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
+		t.Fatalf("got error %v from -quick, want none:\n%s", err, out)
 	}
 	for _, c := range contenders() {
 		if c.everyday && !strings.Contains(string(out), "\n| "+c.name+" |") {
-			t.Errorf("no row of %q in:\n%s", c.name, out)
+			t.Errorf("got no row for %q, want one, in:\n%s", c.name, out)
 		}
 	}
 	var rep report
 	text, err := os.ReadFile(medians)
 	if err != nil || json.Unmarshal(text, &rep) != nil || len(rep.Cells) != 6 || !rep.Cells[5].Cluster {
-		t.Errorf("-json: %v\n%s", err, text)
+		t.Errorf("-json: got error %v and %s, want 6 cells, the last on a Cluster", err, text)
 	}
 	text, err = os.ReadFile(chart)
 	if err != nil || xml.Unmarshal(text, new(struct{})) != nil {
-		t.Errorf("-svg: %v\n%s", err, text)
+		t.Errorf("-svg: got error %v and %s, want valid XML", err, text)
 	}
 	if rows := strings.Count(string(text), `<text class="name `); rows != len(charted) {
-		t.Errorf("-svg: %d rows, want %d", rows, len(charted))
+		t.Errorf("-svg: got %d rows, want %d", rows, len(charted))
 	}
 }
 
-// TestRedisCPU runs the program with -redis-cpu.
+// TestRedisCPU runs the program with -redis-cpu. The CPU time of Redis has to be known exactly where the kernel
+// counts it, and decisions share round trips only in the second cell.
 func TestRedisCPU(t *testing.T) {
 	program, medians := built(t), filepath.Join(t.TempDir(), "medians.json")
 	out, err := exec.CommandContext(t.Context(), program, "-redis-cpu", "-rounds", "1", "-slice", "50ms", "-json", medians).CombinedOutput()
 	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
+		t.Fatalf("got error %v from -redis-cpu, want none:\n%s", err, out)
 	}
 	var rep report
 	if text, err := os.ReadFile(medians); err != nil || json.Unmarshal(text, &rep) != nil || len(rep.Cells) != 2 {
-		t.Fatalf("-json: %v\n%s", err, text)
+		t.Fatalf("-json: got error %v and %s, want 2 cells", err, text)
 	}
 	own, _ := os.ReadFile("/proc/self/schedstat")
 	counted := len(own) > 0 && own[0] != '0'
 	for i, c := range rep.Cells {
 		if len(c.Contenders) != 10 {
-			t.Errorf("%d contenders, want %s and 9", len(c.Contenders), incr)
+			t.Errorf("got %d contenders, want 10: %s and 9 others", len(c.Contenders), incr)
 		}
 		for _, s := range c.Contenders {
 			if cpu, ok := s.Median["redis_cpu_us"]; ok != counted || ok && !(cpu > 0.1 && cpu < 10_000) {
-				t.Errorf("cell %d, %s: Redis CPU %v", i, s.Name, cpu)
+				t.Errorf("cell %d, %s: got Redis CPU %v, known %v, want 0.1 to 10,000 µs, known %v", i, s.Name, cpu, ok, counted)
 			}
 			if reads := s.Median["reads"]; s.Kind == ours && (i == 0) != (reads > 0.9) {
-				t.Errorf("cell %d, %s: %v reads a decision", i, s.Name, reads)
+				t.Errorf("cell %d, %s: got %v reads per decision, want more than 0.9 only in cell 0", i, s.Name, reads)
 			}
 		}
 	}
 	if !math.IsNaN(threadCPU([]int{os.Getpid(), -1})) {
-		t.Error("the CPU time of a process that does not exist is known")
+		t.Error("got a CPU time for a process that does not exist, want NaN")
 	}
 }
 
-// testServer starts a redis-server for a test, and skips that where there is none.
+// testServer starts a redis-server for a test. It skips the test if there is no redis-server.
 func testServer(t *testing.T) *server {
 	t.Helper()
 	if _, err := exec.LookPath("redis-server"); err != nil {
@@ -101,14 +103,14 @@ func testServer(t *testing.T) *server {
 	return srv
 }
 
-// TestHeld has a unit held of each key that the contender for it decides on. The batches of a cell
-// are the limiter's: one of 1,001 is refused.
+// TestHeld makes the contender for keys with a hold ready, and checks that a unit of the first and of the last
+// key is held. It also checks that the cell's batch size reaches the limiter, which refuses batches of 1,001.
 func TestHeld(t *testing.T) {
 	srv := testServer(t)
 	in := cell{callers: 1, keys: 200, scenario: admitted}
 	both := connect(in, srv.addr)
 	defer both.close()
-	b, c := &benchmark{server: srv, asked: map[asked]bool{}}, variants()[0].held()
+	b, c := &benchmark{server: srv, decided: map[decidedKey]bool{}}, variants()[0].held()
 	r, err := b.ready(t.Context(), c, in, both, both)
 	if err != nil {
 		t.Fatal(err)
@@ -120,16 +122,16 @@ func TestHeld(t *testing.T) {
 	}
 	in.batch = 1001
 	if _, err := c.make(&setup{in, both, in.limit(), c.id}); err == nil {
-		t.Error("batches of 1,001 are accepted")
+		t.Error("got no error for batches of 1,001, want one")
 	}
 	for _, i := range []int{0, 199} {
 		if res, err := lim.Peek(t.Context(), hundredth(r.keys[i])); err != nil || res.Remaining >= res.Limit {
-			t.Errorf("key %d: %+v, %v; nothing is held", i, res, err)
+			t.Errorf("key %d: got %+v, %v, want a unit held", i, res, err)
 		}
 	}
 }
 
-// TestProcesses runs the program with callers in two processes.
+// TestProcesses runs the program with callers in two processes, once for a cell and once for the contests.
 func TestProcesses(t *testing.T) {
 	program := built(t)
 	for flags, want := range map[string]string{
@@ -138,13 +140,13 @@ func TestProcesses(t *testing.T) {
 	} {
 		out, err := exec.CommandContext(t.Context(), program, strings.Fields("-processes 2 "+flags)...).CombinedOutput()
 		if err != nil || !strings.Contains(string(out), want) {
-			t.Errorf("%s: %v\n%s", flags, err, out)
+			t.Errorf("%s: got error %v and no %q, want the latter, in:\n%s", flags, err, want, out)
 		}
 	}
 }
 
-// TestJudge counts decisions of a contest. In the first, the third unit is admitted too late: a
-// lease had it.
+// TestJudge counts the decisions of a contest. The request 3 µs after the first two is denied too early: a lease has
+// the unit that it would get from a single process. The request at 5 µs gets that unit instead.
 func TestJudge(t *testing.T) {
 	t.Parallel()
 	const start, later = 1_800_000_000_000_000, 2_000_000
@@ -153,19 +155,20 @@ func TestJudge(t *testing.T) {
 		o := c.judge([]event{
 			{At: start + later + 5, Allowed: true},
 			{At: start + later + 3}, {At: start + later, Allowed: true, Leased: true}, {At: start + later, Allowed: true},
-			{At: start + later + 4, Allowed: true}, {At: start + later + 6}, {At: start, Allowed: true}, // this one is in the warm-up
+			{At: start + later + 4, Allowed: true}, {At: start + later + 6}, {At: start, Allowed: true}, // the last one is in the warm-up
 		})
 		if want := (outcome{requests: 6, admitted: 4, leased: 1, denied: 2, early: 1, would: 4}); o != want {
-			t.Errorf("window %v: %+v, want %+v", window, o, want)
+			t.Errorf("window %v: got %+v, want %+v", window, o, want)
 		}
 	}
 }
 
+// TestParse checks the number of cells that a command line chooses, and that invalid command lines are refused.
 func TestParse(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		args  string
-		cells int // 0: an error
+		cells int // 0: want an error
 	}{
 		{"", 10},
 		{"-quick", 6},
@@ -199,19 +202,21 @@ func TestParse(t *testing.T) {
 		o, err := parse(strings.Fields(c.args))
 		switch {
 		case (err != nil) != (c.cells == 0):
-			t.Errorf("%q: %v", c.args, err)
+			t.Errorf("%q: got error %v, want an error: %v", c.args, err, c.cells == 0)
 		case err == nil && len(o.cells) != c.cells:
-			t.Errorf("%q: %d cells, want %d: %v", c.args, len(o.cells), c.cells, o.cells)
+			t.Errorf("%q: got %d cells, want %d: %v", c.args, len(o.cells), c.cells, o.cells)
 		}
 	}
 }
 
+// TestFigures checks medians and ratios. The speed of the machine differs from round to round, which changes the
+// values but not the ratios.
 func TestFigures(t *testing.T) {
 	t.Parallel()
 	runners := []*runner{{contender: &contender{name: incr, kind: raw}}, {contender: &contender{name: "a", kind: ours}},
 		{contender: &contender{name: "b", kind: peer}}, {contender: &contender{name: "c", kind: peer}}}
 	var rounds []round
-	for _, machine := range []float64{1, 4, 2} { // as fast as it is in each round
+	for _, machine := range []float64{1, 4, 2} { // the speed of the machine in each round
 		var rd round
 		for _, own := range []float64{100, 50, 20, 25} {
 			f := make(figures, len(metrics()))
@@ -230,12 +235,14 @@ func TestFigures(t *testing.T) {
 			}
 			own := rounds[0][i][m]
 			if s.value[m] != 2*own || s.toIncr[m] != own/100 || s.toPeer[m] != own/best {
-				t.Errorf("%s, %s: %v, %v, %v", s.name, metric.id, s.value[m], s.toIncr[m], s.toPeer[m])
+				t.Errorf("%s, %s: got %v, %v, %v, want %v, %v, %v", s.name, metric.id,
+					s.value[m], s.toIncr[m], s.toPeer[m], 2*own, own/100, own/best)
 			}
 		}
 	}
 }
 
+// TestNumbers checks how numbers are formatted and rounded.
 func TestNumbers(t *testing.T) {
 	t.Parallel()
 	for got, want := range map[string]string{
@@ -244,12 +251,12 @@ func TestNumbers(t *testing.T) {
 		ratio(0.456): "0.46", ratio(1): "1.0", ratio(1234): "1,234",
 	} {
 		if got != want {
-			t.Errorf("%s, want %s", got, want)
+			t.Errorf("got %s, want %s", got, want)
 		}
 	}
 	for v, want := range map[float64]float64{0: 0, 0.123456: 0.1235, 12345.6: 12350, 99999: 100000} {
 		if got := significant(v); got != want {
-			t.Errorf("significant(%v) is %v, want %v", v, got, want)
+			t.Errorf("significant(%v): got %v, want %v", v, got, want)
 		}
 	}
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/mini"
 )
 
-// BenchmarkMemory measures a decision in the memory of the process over 10,000 keys,
-// for this library and its peers, by one goroutine and by one for each core.
+// BenchmarkMemory measures decisions in the memory of the process over 10,000 keys, for this library and its
+// peers, with one goroutine and with one for each core.
 func BenchmarkMemory(b *testing.B) {
 	keys := make([]string, 10_000)
 	for i := range keys {
@@ -82,7 +82,7 @@ func ululeInMemory(*testing.B) limiter {
 	})
 }
 
-// httprateInMemory uses httprate's own counter, under the lock of its limiter.
+// httprateInMemory uses httprate's own counter and its limiter's lock.
 func httprateInMemory(*testing.B) limiter {
 	lim := httprate.NewRateLimiter(int(plenty().count), plenty().period)
 	return func() decide {
@@ -91,8 +91,8 @@ func httprateInMemory(*testing.B) limiter {
 	}
 }
 
-// BenchmarkDenyCache measures the denial of a key that was just denied. Redis is asked
-// once a second.
+// BenchmarkDenyCache measures the denial of a key that was denied just before. One decision per second goes to
+// Redis.
 func BenchmarkDenyCache(b *testing.B) {
 	server := mini.Redis(b)
 	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
@@ -107,7 +107,7 @@ func BenchmarkDenyCache(b *testing.B) {
 			}
 		}
 	}
-	for range 2 { // admitted, and denied
+	for range 2 { // the first is admitted, the second denied
 		if _, err := lim.Allow(b.Context(), "user:alice"); err != nil {
 			b.Fatal(err)
 		}

@@ -13,8 +13,8 @@ import (
 	ululeredis "github.com/ulule/limiter/v3/drivers/store/redis"
 )
 
-// peers returns the other libraries, each used as its documentation recommends, with
-// the same limit as this library.
+// peers returns the other libraries. Each is used as its documentation recommends, with the same limit as this
+// library.
 func peers() []*contender {
 	return []*contender{
 		{name: "redis_rate", kind: peer, everyday: true, limits: true, make: redisRate},
@@ -35,7 +35,7 @@ func redisRate(w *setup) (limiter, error) {
 	return redisRateLimiter(w, redis_rate.NewLimiter(w.rdb)), nil
 }
 
-// redisRatePipelined has go-redis send the commands of callers that wait in one pipeline.
+// redisRatePipelined lets go-redis send the commands of callers that wait at the same time in one pipeline.
 func redisRatePipelined(w *setup) (limiter, error) {
 	auto, err := w.rdb.AutoPipeline()
 	if err != nil {
@@ -81,29 +81,27 @@ func throttledGCRA(w *setup) (limiter, error) {
 	}), nil
 }
 
-// gaveUp reports whether err is throttled's error after ten attempts, because other
-// callers changed the key each time.
+// gaveUp reports whether throttled gave up after ten attempts, because other callers changed the key each time.
 func gaveUp(err error) bool {
 	return strings.Contains(err.Error(), "Failed to store updated rate limit data")
 }
 
-// kudariFixed uses the limiter that the library's New makes.
+// kudariFixed uses the limiter that the library's New returns.
 func kudariFixed(w *setup) (limiter, error) {
 	lim, err := kudari.NewFixedWindow(w.limit.count, int64(w.limit.period/time.Second),
 		kudari.WithRedis(w.rdb), kudari.WithFailOpen(false))
 	return kudariLimiter(lim, err)
 }
 
-// kudariGCRA uses the algorithm that the library recommends. Its rates are whole units
-// a second.
+// kudariGCRA uses the algorithm that the library recommends. It accepts only whole units per second.
 func kudariGCRA(w *setup) (limiter, error) {
 	second := max(1, w.limit.count/int64(w.limit.period/time.Second))
 	lim, err := kudari.NewGCRA(second, w.limit.count, kudari.WithRedis(w.rdb), kudari.WithFailOpen(false))
 	return kudariLimiter(lim, err)
 }
 
-// kudariGCRAFits reports whether kudariGCRA can take part in a cell. Its slowest rate
-// is one a second, so of 10,000 keys many would be admitted again at any time.
+// kudariGCRAFits reports whether kudariGCRA can take part in a cell. Its slowest rate is one unit per second,
+// so in a cell of denials with 10,000 keys, many keys would always be admitted again.
 func kudariGCRAFits(c cell) bool { return c.scenario == admitted || c.keys == 1 }
 
 func kudariLimiter(lim kudari.Limiter, err error) (limiter, error) {

@@ -16,8 +16,8 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// httprateLimiter calls httprate without a server. Its local fallback stays on, which
-// is the default; using it is an error here.
+// httprateLimiter calls httprate without an HTTP server. The local fallback stays on, as it is by default, but a
+// decision that uses it is an error here.
 func httprateLimiter(w *setup) (limiter, error) {
 	client, ok := w.rdb.(*redis.Client)
 	if !ok {
@@ -43,18 +43,18 @@ func httprateLimiter(w *setup) (limiter, error) {
 	}, nil
 }
 
-// A discard is a ResponseWriter that drops the response.
+// A discard is a ResponseWriter that discards the response.
 type discard struct{ header http.Header }
 
 func (d discard) Header() http.Header       { return d.header }
 func (discard) Write(b []byte) (int, error) { return len(b), nil }
 func (discard) WriteHeader(int)             {}
 
-// keyHeader has the key of a request to the Fiber app.
+// keyHeader is the header with the key of a request to the Fiber app.
 const keyHeader = "X-Key"
 
-// fiberLimiter calls Fiber's middleware in an app without sockets. If its storage
-// fails, the middleware admits the request and reports nothing.
+// fiberLimiter calls Fiber's middleware in an app without sockets. If the storage fails, the middleware admits
+// the request and reports no error.
 func fiberLimiter(w *setup) (limiter, error) {
 	app := fiber.New(fiber.Config{DisableStartupMessage: true})
 	app.Use(fiberlimiter.New(fiberlimiter.Config{

@@ -10,7 +10,7 @@ import (
 	"github.com/sethvargo/go-redisstore"
 )
 
-// redisstoreKept uses a pool that keeps its connections, as go-redis's does.
+// redisstoreKept uses a pool that keeps its connections open, as go-redis's pool does.
 func redisstoreKept(w *setup) (limiter, error) {
 	pool := &redis.Pool{
 		MaxIdle: w.callers + 1, IdleTimeout: 5 * time.Minute, DialContext: func(ctx context.Context) (redis.Conn, error) {
@@ -21,8 +21,8 @@ func redisstoreKept(w *setup) (limiter, error) {
 	return redisstoreLimiter(store, err)
 }
 
-// redisstoreOwn uses the pool of the library's New. It keeps no connection, so each
-// decision dials, and it refuses more than 100 at once.
+// redisstoreOwn uses the pool that the library's New makes. The pool keeps no idle connection, so each decision
+// opens one, and it refuses more than 100 connections at once.
 func redisstoreOwn(w *setup) (limiter, error) {
 	store, err := redisstore.New(redisstoreConfig(w))
 	return redisstoreLimiter(store, err)
@@ -30,9 +30,8 @@ func redisstoreOwn(w *setup) (limiter, error) {
 
 func poolExhausted(err error) bool { return strings.Contains(err.Error(), "connection pool exhausted") }
 
-// redisstoreConfig has the same count per day, because no run lasts longer than that.
-// After a period, v0.3.0 gives back interval/count units (in nanoseconds), which is
-// only a few of a large count.
+// redisstoreConfig allows the same count per day, because no run takes a day. At the end of a period, v0.3.0
+// gives back only interval/count units, with the interval in nanoseconds, which is little of a large count.
 func redisstoreConfig(w *setup) *redisstore.Config {
 	return &redisstore.Config{
 		Tokens: uint64(w.limit.count), Interval: max(w.limit.period, 24*time.Hour),
@@ -44,7 +43,7 @@ func redisstoreLimiter(store golimiter.Store, err error) (limiter, error) {
 	return takeFrom(store), err
 }
 
-// takeFrom makes decisions with a store of go-limiter.
+// takeFrom makes decisions with a go-limiter store.
 func takeFrom(store golimiter.Store) limiter {
 	return shared(func(ctx context.Context, key string) (bool, error) {
 		_, _, _, ok, err := store.Take(ctx, key)

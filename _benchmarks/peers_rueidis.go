@@ -12,9 +12,9 @@ import (
 //go:embed window.lua
 var windowScript string
 
-// rueidisWindow decides as rueidislimiter does, over the same client: by one script, and the clock of
-// the process. The module could not be downloaded, so this states its way anew. Like it, it writes keys
-// and arguments into a buffer that it uses again.
+// rueidisWindow decides as rueidislimiter does, with the same client, one script and the clock of the process. It is
+// a rewrite, because the module could not be downloaded. Like the original, it writes keys and arguments into a
+// buffer that it reuses.
 func rueidisWindow(w *setup) (limiter, error) {
 	client, err := w.rueidis()
 	script := rueidis.NewLuaScript(windowScript)
@@ -40,7 +40,7 @@ func rueidisWindow(w *setup) (limiter, error) {
 	}, err
 }
 
-// rueidisIncr is INCR over the client that pipelines by itself.
+// rueidisIncr is INCR through the rueidis client, which pipelines automatically.
 func rueidisIncr(w *setup) (limiter, error) {
 	client, err := w.rueidis()
 	return shared(func(ctx context.Context, key string) (bool, error) {

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestPipelining has 64 callers ask at once by each way that pipelines by itself. They share round trips.
-// A limiter admits as many as its limit says, of one key; each call of INCR adds one.
+// TestPipelining runs 64 callers at once through each contender whose client pipelines automatically, and checks
+// that they share round trips. A limiter must admit exactly the units of its limit, and INCR must count each call.
 func TestPipelining(t *testing.T) {
 	srv := testServer(t)
 	m := newMeter([]*server{srv})
@@ -62,22 +62,22 @@ func TestPipelining(t *testing.T) {
 			if c.limits {
 				want = most
 			} else if n, err := both.rdb.Get(t.Context(), key).Int64(); err != nil || n != want {
-				t.Errorf("INCR has counted %d, %v", n, err)
+				t.Errorf("got count %d, %v from INCR, want %d", n, err, want)
 			}
 			if allowed.Load() != want {
-				t.Errorf("%d admitted, want %d", allowed.Load(), want)
+				t.Errorf("got %d admitted, want %d", allowed.Load(), want)
 			}
 			if reads := after.since(before).reads / (callers * requests); reads > 0.9 {
-				t.Errorf("%.2f reads a decision: they share no round trips", reads)
+				t.Errorf("got %.2f reads per decision, want at most 0.9, because callers share round trips", reads)
 			}
 		})
 	}
 	if tried != len(ways) {
-		t.Errorf("%d of %d are contenders", tried, len(ways))
+		t.Errorf("got %d contenders, want %d", tried, len(ways))
 	}
 }
 
-// TestWindow has a window of rueidislimiter's way end, and the next begin. Nothing of it stays.
+// TestWindow checks that a window of rueidisWindow ends and the next begins, and that all its keys expire.
 func TestWindow(t *testing.T) {
 	srv := testServer(t)
 	in := cell{callers: 1, keys: 1, scenario: admitted}
@@ -93,12 +93,12 @@ func TestWindow(t *testing.T) {
 			time.Sleep(2010 * time.Millisecond)
 		}
 		if allowed, err := attempt(t.Context(), "user:alice"); err != nil || allowed != want {
-			t.Errorf("request %d: %v, %v", i, allowed, err)
+			t.Errorf("request %d: got allowed %v, %v, want %v", i, allowed, err, want)
 		}
 	}
 	for _, key := range both.rdb.Keys(t.Context(), "*").Val() {
 		if left := both.rdb.PTTL(t.Context(), key).Val(); left <= 0 || left > 3*time.Second {
-			t.Errorf("%s expires in %v", key, left)
+			t.Errorf("%s: got a TTL of %v, want more than 0 and at most 3s", key, left)
 		}
 	}
 }

@@ -14,11 +14,11 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// processEnv makes this program one of several processes with callers: the address of Redis.
-// It carries out the orders that it reads, one after the other, and writes a report on each.
+// If the environment variable processEnv has the address of Redis, this program is one of several processes with
+// callers. It carries out the orders that it reads, one after the other, and writes an account of each.
 const processEnv = "REDISLIMIT_BENCH_PROCESS"
 
-// A process is one of several with callers.
+// A process is one of several processes with callers.
 type process struct {
 	*child
 
@@ -26,7 +26,7 @@ type process struct {
 	reports *gob.Decoder
 }
 
-// An order has a contender called in a cell, or callers ask for more than a limit admits.
+// An order describes one task of a process: to call a contender in a cell, or to take part in a contest.
 type order struct {
 	Contender int
 	Callers   int
@@ -38,7 +38,7 @@ type order struct {
 	Contest *contest
 }
 
-// An account is what a process says of an order.
+// An account is the result of an order.
 type account struct {
 	Err                         string
 	Decisions, Allowed, Excused int
@@ -47,7 +47,7 @@ type account struct {
 	Mallocs                     uint64
 	CPU                         float64
 
-	Events []event // of a contest
+	Events []event // the decisions of a contest
 }
 
 func startProcesses(ctx context.Context, n int, addr string) ([]*process, error) {
@@ -74,7 +74,7 @@ func startProcesses(ctx context.Context, n int, addr string) ([]*process, error)
 	return all, nil
 }
 
-// together has all processes carry out an order at the same time.
+// together sends an order to all processes, and returns their accounts. They carry it out at the same time.
 func together(all []*process, o order) ([]account, error) {
 	for _, p := range all {
 		if err := p.orders.Encode(o); err != nil {
@@ -93,7 +93,7 @@ func together(all []*process, o order) ([]account, error) {
 	return accounts, nil
 }
 
-// measureProcesses does what measure does, with callers in other processes.
+// measureProcesses is like measure, but the callers are in other processes.
 func (r *runner) measureProcesses(ctx context.Context, m *meter, d time.Duration) (*slice, error) {
 	o := order{
 		Contender: r.id, Callers: r.cell.callers, Keys: r.cell.keys, Scenario: r.cell.scenario, Zipf: r.cell.zipf, For: d / 4,
@@ -127,7 +127,7 @@ func (r *runner) measureProcesses(ctx context.Context, m *meter, d time.Duration
 	return s, r.check(s)
 }
 
-// serveProcess runs in a process with callers until its orders end.
+// serveProcess is the main loop of a process with callers. It returns when there are no more orders.
 func serveProcess(addr string) error {
 	in, out := gob.NewDecoder(os.Stdin), gob.NewEncoder(os.Stdout)
 	w := &worker{addr: addr, contenders: contenders()}
@@ -148,14 +148,14 @@ func serveProcess(addr string) error {
 	}
 }
 
-// A worker carries out orders.
+// A worker carries out the orders of a process with callers.
 type worker struct {
 	addr       string
 	contenders []*contender
 
-	cell    cell // the last one
+	cell    cell // of the last order
 	clients *clients
-	runners map[int]*runner // in that, by contender
+	runners map[int]*runner // in this cell, by contender
 	tracks  []*track
 }
 
@@ -197,7 +197,7 @@ func (w *worker) carryOut(o order) (account, error) {
 	return a, s.err
 }
 
-// enter begins with another cell.
+// enter prepares the worker for another cell.
 func (w *worker) enter(c cell) {
 	if w.runners != nil {
 		w.clients.close()

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// proxyEnv makes this program the proxy: "host:port latency". The proxy is a process
-// of its own, so that no contender is charged for its CPU time.
+// If the environment variable proxyEnv has "host:port latency", this program is the proxy. It is a process of its
+// own, so that its CPU time is not attributed to a contender.
 const proxyEnv = "REDISLIMIT_BENCH_PROXY"
 
 // A proxy delays the replies of Redis and changes nothing else.
@@ -47,8 +47,8 @@ func startProxy(ctx context.Context, target string, latency time.Duration) (*pro
 	return &proxy{c, strings.TrimSpace(addr), latency}, nil
 }
 
-// serveProxy runs in the proxy's process: it writes its address and serves until the
-// process is killed.
+// serveProxy is the main function of the proxy's process. It prints its address, and serves until the process is
+// killed.
 func serveProxy(order string) error {
 	target, wait, _ := strings.Cut(order, " ")
 	latency, err := time.ParseDuration(wait)
@@ -87,15 +87,15 @@ func serveProxy(order string) error {
 	}
 }
 
-// A chunk is the bytes of one read from Redis.
+// A chunk has the bytes of one read from Redis.
 type chunk struct {
 	to   net.Conn
 	data []byte
 	due  time.Time
 }
 
-// deliver writes each chunk when it is due. All have the same delay, so they are due in
-// the order in which they arrived, and one queue is enough.
+// deliver writes each chunk when it is due. The delay is the same for all chunks, so they are due in the order
+// in which they arrived, and one queue is enough.
 func deliver(late <-chan chunk) {
 	for c := range late {
 		for left := time.Until(c.due); left > 0; left = time.Until(c.due) {
@@ -105,7 +105,7 @@ func deliver(late <-chan chunk) {
 	}
 }
 
-// pump passes on what it reads until the stream ends.
+// pump forwards the bytes that it reads until the stream ends.
 func pump(from net.Conn, to func([]byte) error) {
 	buffer := make([]byte, 64<<10)
 	for {

@@ -22,7 +22,7 @@ func newRequest() *http.Request {
 	return r
 }
 
-// BenchmarkKey measures the key functions.
+// BenchmarkKey measures the functions that make a key from a request.
 func BenchmarkKey(b *testing.B) {
 	for _, c := range []struct {
 		name string
@@ -45,8 +45,8 @@ func BenchmarkKey(b *testing.B) {
 	}
 }
 
-// BenchmarkCheck measures the guard over a limiter in memory: the key, the decision and
-// the headers, without a framework.
+// BenchmarkCheck measures a guard over a limiter in memory: making the key, the decision and the headers,
+// without a framework.
 func BenchmarkCheck(b *testing.B) {
 	for _, limit := range []struct {
 		name    string
@@ -70,7 +70,7 @@ func BenchmarkCheck(b *testing.B) {
 				const framework = adapter.Adapter[*http.Request, http.Handler]("httplimit")
 				g, _ := framework.New(core.MustNewMemory("api", limit.options...), keyfunc.IP(), headers.option)
 				r, h := httplimit.Request(newRequest()), http.Header{}
-				g.Check(r, h, &adapter.RequestState{}) // uses up a small limit
+				g.Check(r, h, &adapter.RequestState{}) // uses up a limit of one
 				b.ReportAllocs()
 				for b.Loop() {
 					if v := g.Check(r, h, &adapter.RequestState{}); v.Status != limit.status {
@@ -82,8 +82,8 @@ func BenchmarkCheck(b *testing.B) {
 	}
 }
 
-// BenchmarkMiddleware measures a request through net/http's middleware, beside the same
-// handler without one. What is settled is reserved before the handler, and charged after.
+// BenchmarkMiddleware measures a request through the middleware of net/http, and the same handler without it. If
+// the cost is settled, it is reserved before the handler runs and charged afterwards.
 func BenchmarkMiddleware(b *testing.B) {
 	served := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
 	for name, handler := range map[string]http.Handler{

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// A report is what -json writes: all medians of a run.
+// A report is what -json writes: the medians of a run.
 type report struct {
 	Machine machine      `json:"machine"`
 	Rounds  int          `json:"rounds"`
@@ -28,8 +28,7 @@ type cellReport struct {
 	Contenders []contenderReport `json:"contenders"`
 }
 
-// contenderReport has figures by metric, and ratios if there is a value to compare
-// with.
+// contenderReport has figures by metric. It has ratios only if there is a value to compare with.
 type contenderReport struct {
 	Name   string             `json:"name"`
 	Kind   kind               `json:"kind"`
@@ -38,10 +37,10 @@ type contenderReport struct {
 	ToPeer map[string]float64 `json:"to_best_peer"`
 }
 
-// errNoChart is the error of a run that has not measured what the chart shows.
+// errNoChart is the error of a run that did not measure all cells of the chart.
 var errNoChart = errors.New("-svg: the chart needs the cells with 1, 8 and 64 callers, 10,000 keys, all admitted, without latency, and raw INCR")
 
-// save writes the files that the flags ask for.
+// save writes the files that -json and -svg name.
 func (o *options) save(m machine, results []result) error {
 	if o.json != "" {
 		text, err := json.MarshalIndent(o.report(m, results), "", "\t")
@@ -77,7 +76,7 @@ func (o *options) report(m machine, results []result) report {
 	return rep
 }
 
-// named returns the figures by their metrics' ids, to four significant digits.
+// named returns the figures by the id of their metric, rounded to four significant digits.
 func (f figures) named() map[string]float64 {
 	byID := map[string]float64{}
 	for i, m := range metrics() {
@@ -88,7 +87,7 @@ func (f figures) named() map[string]float64 {
 	return byID
 }
 
-// significant rounds to four digits: the measurement is not more accurate.
+// significant rounds to four significant digits, because the measurement is not more accurate.
 func significant(v float64) float64 {
 	if v == 0 {
 		return 0

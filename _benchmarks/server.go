@@ -16,32 +16,32 @@ import (
 )
 
 const (
-	startLimit = time.Minute // for a child to answer
+	startLimit = time.Minute // how long a child may take to start
 	pollEvery  = 5 * time.Millisecond
 )
 
-// A child is a process that ends with this one.
+// A child is a child process. It ends when this process ends.
 type child struct {
 	cmd  *exec.Cmd
-	done chan struct{} // closed when it has ended
+	done chan struct{} // closed when the child has ended
 }
 
-// spawn starts cmd such that it dies with this process, if the system supports that
-// (Linux): a defer does not run after a SIGKILL.
+// spawn starts cmd so that it dies with this process, if the system supports that (Linux). Deferred calls would not
+// be enough, because they do not run after a SIGKILL.
 func spawn(cmd *exec.Cmd) (*child, error) {
 	c := &child{cmd: cmd, done: make(chan struct{})}
 	cmd.SysProcAttr = dieWithParent()
 	started := make(chan error, 1)
 	go func() {
 		defer close(c.done)
-		// The signal is sent when the thread that forked ends (go.dev/issue/27505), so
-		// this goroutine keeps its thread for as long as the child lives.
+		// The signal is sent when the thread that forked ends (go.dev/issue/27505), so this goroutine keeps its
+		// thread until the child ends.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := cmd.Start()
 		started <- err
 		if err == nil {
-			_ = cmd.Wait() // it is killed, so its exit status means nothing
+			_ = cmd.Wait() // the child is killed, so its exit status has no meaning
 		}
 	}()
 	return c, <-started
@@ -52,8 +52,7 @@ func (c *child) kill() {
 	<-c.done
 }
 
-// A server is a redis-server of our own on a free loopback port. It keeps nothing
-// on disk.
+// A server is a redis-server that this program starts on a free loopback port. It stores nothing on disk.
 type server struct {
 	*child
 
@@ -91,11 +90,11 @@ func startServer(ctx context.Context, config ...string) (*server, error) {
 
 func (s *server) stop() {
 	s.kill()
-	_ = os.RemoveAll(s.dir) // a log that is left over does no harm
+	_ = os.RemoveAll(s.dir) // a remaining log file does no harm
 }
 
-// await returns when this server answers, not another process that took the port
-// meanwhile.
+// await returns when this server answers. It makes sure that the answer is not from another process that took
+// the port meanwhile.
 func (s *server) await(ctx context.Context) error {
 	rdb := redis.NewClient(&redis.Options{Addr: s.addr, MaxRetries: -1})
 	defer func() { _ = rdb.Close() }()

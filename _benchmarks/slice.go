@@ -12,17 +12,17 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// A runner is a contender in a cell, ready to be measured.
+// A runner is a contender that is ready to be measured in a cell.
 type runner struct {
 	*contender
 
 	cell      cell
 	limiter   limiter
 	keys      []string
-	processes []*process // with the callers; none: this one
+	processes []*process // with the callers; empty if this process has them
 }
 
-// keysOf returns the keys of the contender in the cell.
+// keysOf returns the contender's keys in the cell.
 func (r *runner) keysOf() []string {
 	keys := make([]string, r.cell.keys)
 	for i := range keys {
@@ -31,7 +31,7 @@ func (r *runner) keysOf() []string {
 	return keys
 }
 
-// A track is what one caller measured in a slice.
+// A track records what one caller measured in a slice.
 type track struct {
 	latencies *hdrhistogram.Histogram // of decisions, in nanoseconds
 	decisions int
@@ -45,12 +45,12 @@ const slowest = int64(time.Minute)
 func newTracks(n int) []*track {
 	tracks := make([]*track, n)
 	for i := range tracks {
-		tracks[i] = &track{latencies: hdrhistogram.New(1, slowest, 2)} // to one percent
+		tracks[i] = &track{latencies: hdrhistogram.New(1, slowest, 2)} // accurate to one percent
 	}
 	return tracks
 }
 
-// A slice is what all callers of one contender measured together.
+// A slice is what all callers of one contender measured during one turn.
 type slice struct {
 	track
 
@@ -58,7 +58,7 @@ type slice struct {
 	used usage
 }
 
-// measure has the callers call for d, after a warm-up of a quarter of that.
+// measure runs the callers for d, after a warm-up of a quarter of d.
 func (r *runner) measure(ctx context.Context, m *meter, tracks []*track, d time.Duration) (*slice, error) {
 	if len(r.processes) > 0 {
 		return r.measureProcesses(ctx, m, d)
@@ -69,7 +69,7 @@ func (r *runner) measure(ctx context.Context, m *meter, tracks []*track, d time.
 	}
 	tracks = tracks[:r.cell.callers]
 	r.drive(ctx, attempts, tracks, d/4)
-	runtime.GC() // so that no contender pays for the garbage of another
+	runtime.GC() // so that a contender does not collect the garbage of the previous one
 	for _, t := range tracks {
 		t.latencies.Reset()
 		*t = track{latencies: t.latencies}
@@ -90,7 +90,7 @@ func (r *runner) measure(ctx context.Context, m *meter, tracks []*track, d time.
 	return s, r.check(s)
 }
 
-// merge returns what the tracks have together.
+// merge combines the tracks of all callers.
 func merge(tracks []*track) *slice {
 	s := &slice{track: track{latencies: hdrhistogram.New(1, slowest, 2)}}
 	for _, t := range tracks {
@@ -103,7 +103,7 @@ func merge(tracks []*track) *slice {
 	return s
 }
 
-// drive runs all callers in a closed loop: each asks again as soon as it has an answer.
+// drive runs all callers in a closed loop: each makes its next call as soon as the previous one returns.
 func (r *runner) drive(ctx context.Context, attempts []decide, tracks []*track, d time.Duration) {
 	var running sync.WaitGroup
 	end := time.Now().Add(d)
@@ -121,7 +121,7 @@ func (r *runner) call(ctx context.Context, attempt decide, t *track, end time.Ti
 		switch {
 		case err == nil:
 			t.decisions++
-			_ = t.latencies.RecordValue(int64(then.Sub(now))) // never out of range: no slice takes a minute
+			_ = t.latencies.RecordValue(int64(then.Sub(now))) // never out of range, because no slice takes a minute
 		case r.excuses != nil && r.excuses(err):
 			t.excused++
 		default:
@@ -131,14 +131,14 @@ func (r *runner) call(ctx context.Context, attempt decide, t *track, end time.Ti
 		if allowed && err == nil {
 			t.allowed++
 		}
-		// Each calls at least once: the machine may stand still for the whole slice.
+		// Each caller calls at least once, even if the machine stalls for the whole slice.
 		if now = then; !now.Before(end) || ctx.Err() != nil {
 			return
 		}
 	}
 }
 
-// chooser returns a function that chooses the next key, for one caller.
+// chooser returns a function that chooses one caller's next key.
 func (r *runner) chooser() func() int {
 	random, n := rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())), len(r.keys)
 	if r.cell.zipf == 0 {
@@ -148,8 +148,7 @@ func (r *runner) chooser() func() int {
 	return func() int { return int(z.Uint64()) }
 }
 
-// check returns an error unless the decisions of the slice are those that its cell
-// requires.
+// check returns an error if the decisions of the slice are not those that its cell requires.
 func (r *runner) check(s *slice) error {
 	switch {
 	case s.err != nil:
@@ -160,7 +159,7 @@ func (r *runner) check(s *slice) error {
 		return nil
 	case r.cell.scenario == admitted && s.allowed < s.decisions:
 		return fmt.Errorf("%s: %s: of %d decisions only %d admitted", r.cell, r.name, s.decisions, s.allowed)
-	case r.cell.scenario == denied && s.allowed > 1+s.decisions/100: // one in a second is krishna-kudari's slowest GCRA
+	case r.cell.scenario == denied && s.allowed > 1+s.decisions/100: // krishna-kudari's slowest GCRA admits one per second
 		return fmt.Errorf("%s: %s: of %d decisions %d admitted, more than one in a hundred", r.cell, r.name, s.decisions, s.allowed)
 	}
 	return nil

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// writeTable writes a cell's figures as a Markdown table: the value, and in
-// parentheses its ratios to raw INCR and to the best peer.
+// writeTable writes a cell's figures as a Markdown table. Each figure is followed by its ratios to raw INCR and to
+// the best peer, in parentheses.
 func writeTable(w io.Writer, r result) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "\n### %s\n\nMeanwhile other processes took %.0f %% of the CPU.\n\n| contender |", r.cell, r.others)
@@ -23,7 +23,7 @@ func writeTable(w io.Writer, r result) {
 		}
 		b.WriteString("\n")
 	}
-	_, _ = io.WriteString(w, b.String()) // to the terminal
+	_, _ = io.WriteString(w, b.String()) // usually to a terminal
 }
 
 func (s *summary) text(i int, m metric) string {
@@ -33,7 +33,7 @@ func (s *summary) text(i int, m metric) string {
 	return fmt.Sprintf("%s (%s, %s)", fixed(s.value[i], m.digits), ratio(s.toIncr[i]), ratio(s.toPeer[i]))
 }
 
-// fixed writes v with digits after the point, and fewer for large values, or – for what is unknown.
+// fixed writes v with the given number of digits after the point, and with fewer if v is large. It writes – for NaN.
 func fixed(v float64, digits int) string {
 	switch {
 	case math.IsNaN(v):
@@ -48,7 +48,7 @@ func fixed(v float64, digits int) string {
 	return fmt.Sprintf("%.*f", digits, v)
 }
 
-// ratio writes v with two significant digits below 10, and without a fraction above.
+// ratio writes v with two significant digits if it is below 10, and otherwise as a whole number.
 func ratio(v float64) string {
 	switch {
 	case math.IsNaN(v) || math.IsInf(v, 0):
@@ -61,7 +61,7 @@ func ratio(v float64) string {
 	return grouped(v)
 }
 
-// grouped writes a number without a fraction as 12,345.
+// grouped writes v as a whole number with commas, such as 12,345.
 func grouped(v float64) string {
 	s := fmt.Sprintf("%.0f", v)
 	for i := len(s) - 3; i > 0; i -= 3 {

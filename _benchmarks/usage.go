@@ -13,9 +13,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A meter reads what this process and Redis have used so far.
+// A meter reads how much this process and the Redis servers have used so far.
 type meter struct {
-	servers []*redis.Client // clients of its own, not of a contender
+	servers []*redis.Client // the meter's own clients, which no contender uses
 	pids    []int
 }
 
@@ -34,18 +34,18 @@ func (m *meter) close() {
 	}
 }
 
-// usage is what has been used up to an instant. Its own reading is among the commands and
-// reads: two of each to each server for each slice.
+// usage is what was used up to an instant. The meter's own commands and reads are included: two per server for
+// each slice.
 type usage struct {
 	mallocs   uint64
-	clientCPU float64 // in microseconds, as are all times here
-	redisCPU  float64 // of the threads that run commands; NaN where the system does not say it
-	commands  float64 // run by Redis, those of scripts included
-	reads     float64 // of its sockets: about the round trips
+	clientCPU float64 // in microseconds, like all times here
+	redisCPU  float64 // of the threads that run commands; NaN if the system does not report it
+	commands  float64 // run by Redis, including those that scripts call
+	reads     float64 // from its sockets: approximately the number of round trips
 }
 
-// read asks Redis first and reads this process last; readBack does it in the opposite
-// order, so that neither is charged for reading the other.
+// read asks Redis first and this process last. readBack does it in the opposite order, so that the reading itself
+// counts for neither of them.
 func (m *meter) read(ctx context.Context) (usage, error) {
 	u, err := m.redis(ctx)
 	u.redisCPU = threadCPU(m.pids)
@@ -64,14 +64,14 @@ func (u usage) withOwn(own usage) usage {
 	return u
 }
 
-// threadCPU returns the CPU time of these processes' main threads, in which Redis runs all
-// commands, as the kernel counts it in nanoseconds. Linux says it, but not every container does.
+// threadCPU returns the CPU time of the main threads of these processes, as the kernel counts it in nanoseconds. Redis
+// runs all commands in its main thread. Linux reports the time, but some containers hide it.
 func threadCPU(pids []int) float64 {
 	sum := 0.0
 	for _, pid := range pids {
 		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/schedstat", pid))
 		ran, _, _ := strings.Cut(string(text), " ")
-		if err != nil || ran == "0" { // as a kernel says that does not count
+		if err != nil || ran == "0" { // the kernel does not count
 			return math.NaN()
 		}
 		sum += number(ran) / 1e3
@@ -85,12 +85,12 @@ func ownUsage() usage {
 	runtime.ReadMemStats(&mem)
 	var r syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &r); err != nil {
-		panic(err) // only a wrong argument makes it fail
+		panic(err) // it fails only for an invalid argument
 	}
 	return usage{mallocs: mem.Mallocs, clientCPU: microseconds(r.Utime) + microseconds(r.Stime)}
 }
 
-// since returns what was used after the earlier reading.
+// since returns what was used since the earlier reading.
 func (u usage) since(earlier usage) usage {
 	return usage{
 		mallocs: u.mallocs - earlier.mallocs, clientCPU: u.clientCPU - earlier.clientCPU,
@@ -110,7 +110,7 @@ func (m *meter) redis(ctx context.Context) (usage, error) {
 	return u, nil
 }
 
-// addUsage adds what one server has used.
+// addUsage adds what one server has used so far.
 func addUsage(ctx context.Context, rdb *redis.Client, u *usage) error {
 	for _, section := range []string{"stats", "commandstats"} {
 		info, err := infoOf(ctx, rdb, section)
@@ -133,12 +133,12 @@ func addUsage(ctx context.Context, rdb *redis.Client, u *usage) error {
 func number(s string) float64 {
 	f, err := strconv.ParseFloat(s, 64)
 	if err != nil {
-		panic(err) // Redis and the kernel write numbers only
+		panic(err) // Redis and the kernel write nothing but numbers here
 	}
 	return f
 }
 
-// infoOf returns a section of INFO by its fields.
+// infoOf returns a section of INFO as a map of its fields.
 func infoOf(ctx context.Context, rdb *redis.Client, section string) (map[string]string, error) {
 	text, err := rdb.Info(ctx, section).Result()
 	if err != nil {

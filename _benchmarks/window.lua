@@ -1,10 +1,13 @@
--- A fixed window that begins with its first request, as rueidislimiter counts it: the same commands on
--- the same two keys, in words of our own.
+-- This script counts a fixed window that begins with its first request, as rueidislimiter does. It runs the same
+-- commands on the same two keys, but it was written for this benchmark.
 --
--- KEYS[1]  the units of the window    KEYS[2]  when it ends
--- ARGV[1]  units to add               ARGV[2]  now               ARGV[3]  the end of a window that begins now
--- reply    the units of the window, these included, and its end
--- Times are in milliseconds, by the clock of the caller. Both keys stay a second longer than the window.
+-- KEYS[1]  the units used in the window
+-- KEYS[2]  when the window ends
+-- ARGV[1]  the units to add
+-- ARGV[2]  the current time
+-- ARGV[3]  when a window that begins now would end
+-- returns  the units used in the window, including these, and when it ends
+-- Times are in milliseconds by the caller's clock. Both keys expire a second after the window ends.
 
 local ends = redis.call('GET', KEYS[2])
 ends = ends and tonumber(ends)

@@ -38,7 +38,7 @@ func Example() {
 	// 200
 }
 
-// A program can use the page's JSON, too.
+// A program can use the JSON of the page, too.
 func ExampleHandler() {
 	watch := admin.NewWatch()
 	lim := core.MustNewMemory("login", core.FixedWindow(core.PerHour(5)), core.Ban())
@@ -60,14 +60,14 @@ func ExampleHandler() {
 	// Output: 200 true <nil>
 }
 
-// If the page must not show keys, the Watch gets none.
+// If the page must not show keys, pass none to the Watch.
 func ExampleWatch_Observe() {
 	watch := admin.NewWatch()
 	withoutKeys := core.Observe(func(ctx context.Context, e core.Event) { watch.Observe(ctx, "", e) })
 	watch.Add(core.MustNewMemory("api", core.TokenBucket(core.PerMinute(100)), withoutKeys))
 }
 
-// Digests with a secret are looked up by the API key.
+// A support desk looks up a digest that was made with a secret, by typing the API key.
 func ExampleWatch_LookUp() {
 	secret := keyfunc.Secret("a random text of 16 bytes or more")
 	watch := admin.NewWatch()

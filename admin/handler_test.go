@@ -22,14 +22,14 @@ import (
 
 func everybody(*http.Request) bool { return true }
 
-// page returns a page of limiters that everybody may see, and its Watch.
+// page returns the handler of a page of limiters that everybody may see, and its Watch.
 func page(lims ...*core.Limiter) (http.Handler, *admin.Watch) {
 	watch := admin.NewWatch()
 	watch.Add(lims...)
 	return admin.Handler(everybody, watch), watch
 }
 
-// send sends a request such as the page sends, with additional headers.
+// send sends a request as the page does, with additional headers, given as names and values.
 func send(h http.Handler, method, path, body string, headers ...string) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(method, "http://admin.test/limits/"+path, strings.NewReader(body))
 	if method == http.MethodPost {
@@ -44,7 +44,7 @@ func send(h http.Handler, method, path, body string, headers ...string) *httptes
 	return w
 }
 
-// A state is what the handler replies about a key.
+// A state is the handler's answer about a key.
 type state struct {
 	Key         string    `json:"key"`
 	Source      string    `json:"source"`
@@ -61,7 +61,7 @@ type state struct {
 	} `json:"limits"`
 }
 
-// do posts an action, and returns the state of the key.
+// do posts an action, and returns the state of the key from the answer.
 func do(t *testing.T, h http.Handler, what, body string) (s state) {
 	t.Helper()
 	w := send(h, http.MethodPost, what, body)
@@ -88,7 +88,8 @@ const (
 	bob   = `{"limiter":"api","key":"bob"}`
 )
 
-// TestAllow checks that nothing is shown or done if allow returns false.
+// TestAllow checks that no data is shown and no action is done if the function allow returns false, and that Handler and Watch panic
+// if an argument is nil.
 func TestAllow(t *testing.T) {
 	t.Parallel()
 	lim := core.MustNewMemory("api", core.FixedWindow(core.PerHour(5)), core.Ban())
@@ -97,15 +98,15 @@ func TestAllow(t *testing.T) {
 	for _, path := range append(slices.Concat(files, actions), "other") {
 		for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodOptions} {
 			if w := send(h, method, path, alice); w.Code != http.StatusForbidden || strings.Contains(w.Body.String(), "api") {
-				t.Errorf("%s %s by nobody: %d %s", method, path, w.Code, w.Body)
+				t.Errorf("%s %s without a session: got %d %s, want 403 without the limiter's name", method, path, w.Code, w.Body)
 			}
 		}
 	}
 	if res, err := lim.Peek(t.Context(), "alice"); err != nil || res.Banned {
-		t.Error(res, err)
+		t.Errorf("got %+v, %v; want the key not banned", res, err)
 	}
 	if w := send(h, http.MethodGet, "data.json", "", "Session", "admin"); w.Code != http.StatusOK {
-		t.Error(w.Code, w.Body)
+		t.Errorf("with a session: got %d %s, want 200", w.Code, w.Body)
 	}
 	for text, make := range map[string]func(){
 		"who may see":           func() { admin.Handler(nil, watch) },
@@ -116,7 +117,7 @@ func TestAllow(t *testing.T) {
 		func() {
 			defer func() {
 				if value, _ := recover().(string); !strings.Contains(value, text) {
-					t.Errorf("it panics with %q, want %q", value, text)
+					t.Errorf("got the panic %q, want one that contains %q", value, text)
 				}
 			}()
 			make()
@@ -124,36 +125,36 @@ func TestAllow(t *testing.T) {
 	}
 }
 
-// TestHeaders checks the headers that protect each file against other pages and caches.
+// TestHeaders checks the headers that protect each file from other pages and caches, and that no other path is served.
 func TestHeaders(t *testing.T) {
 	t.Parallel()
 	h, _ := page()
 	for _, path := range files {
 		w := send(h, http.MethodGet, path, "")
 		if w.Code != http.StatusOK || w.Body.Len() == 0 {
-			t.Errorf("%q: %d, %d bytes", path, w.Code, w.Body.Len())
+			t.Errorf("%q: got status %d and %d bytes, want 200 and some", path, w.Code, w.Body.Len())
 		}
 		for name, want := range map[string]string{
 			"Content-Security-Policy": "frame-ancestors 'none'", "X-Frame-Options": "DENY", "X-Content-Type-Options": "nosniff",
 			"Referrer-Policy": "no-referrer", "Cache-Control": "no-store", "Cross-Origin-Resource-Policy": "same-origin",
 		} {
 			if got := w.Header().Get(name); !strings.Contains(got, want) {
-				t.Errorf("%q: %s is %q, want %q", path, name, got, want)
+				t.Errorf("%q: the header %s is %q, want %q in it", path, name, got, want)
 			}
 		}
 		if policy := w.Header().Get("Content-Security-Policy"); !strings.Contains(policy, "default-src 'none'") || strings.Contains(policy, "unsafe") {
-			t.Errorf("%q: the policy is %s", path, policy)
+			t.Errorf("%q: the Content-Security-Policy is %s, want default-src 'none' and nothing unsafe", path, policy)
 		}
 	}
 	for _, path := range []string{"other", "web", "web/index.html/x", "..%2fadmin.go", "x/..", "x/."} {
 		if w := send(h, http.MethodGet, path, ""); w.Code != http.StatusNotFound || w.Header().Get("Cache-Control") != "no-store" {
-			t.Errorf("%q: %d, %v", path, w.Code, w.Header())
+			t.Errorf("%q: got status %d and the headers %v, want 404 and no-store", path, w.Code, w.Header())
 		}
 	}
 }
 
-// TestOtherSites sends the requests that a page of another site can make a browser send. They must
-// change no key, whatever that page knows.
+// TestOtherSites sends the requests that a page of another site can make a browser send: they must not change a key, whatever the page
+// knows.
 func TestOtherSites(t *testing.T) {
 	t.Parallel()
 	lim := core.MustNewMemory("api", core.FixedWindow(core.PerHour(5)), core.Ban())
@@ -184,19 +185,19 @@ func TestOtherSites(t *testing.T) {
 			"a type that is broken": {http.MethodPost, []string{"Content-Type", "application/json; x"}, http.StatusUnsupportedMediaType},
 		} {
 			if w := send(h, request.method, what+"?limiter=api&key=alice", body, request.headers...); w.Code != request.status {
-				t.Errorf("%s by %s: %d %s", what, name, w.Code, w.Body)
+				t.Errorf("%s by %s: got %d %s, want status %d", what, name, w.Code, w.Body, request.status)
 			}
 		}
 	}
 	if res, err := lim.Peek(t.Context(), "alice"); err != nil || res.Banned || res.Remaining != 2 {
-		t.Error("alice:", res, err)
+		t.Errorf("alice: got %+v, %v; want 2 units left and no ban", res, err)
 	}
 	if res, err := lim.Peek(t.Context(), "bob"); err != nil || !res.Banned {
-		t.Error("bob:", res, err)
+		t.Errorf("bob: got %+v, %v; want the ban unchanged", res, err)
 	}
 }
 
-// TestMistakes posts requests that cannot be carried out.
+// TestMistakes posts requests with mistakes, and checks that the answer names the mistake.
 func TestMistakes(t *testing.T) {
 	t.Parallel()
 	h, _ := page(core.MustNewMemory("api", core.FixedWindow(core.PerHour(5))), core.MustNewMemory("bans", core.FixedWindow(core.PerHour(5)), core.Ban()))
@@ -225,12 +226,13 @@ func TestMistakes(t *testing.T) {
 			Error string `json:"error"`
 		}
 		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != test.status || !strings.Contains(got.Error, test.says) {
-			t.Errorf("%s %.80s: %d %s, want %d with %q", test.what, test.body, w.Code, w.Body, test.status, test.says)
+			t.Errorf("%s %.80s: got %d %s, want %d with %q", test.what, test.body, w.Code, w.Body, test.status, test.says)
 		}
 	}
 }
 
-// TestLookUp names keys by their parts, and compares them with the keys of package keyfunc.
+// TestLookUp looks up keys by their parts, and compares them with the keys that package keyfunc makes. A key that is no valid text is
+// looked up by its bytes.
 func TestLookUp(t *testing.T) {
 	t.Parallel()
 	lim := core.MustNewMemory("api", core.FixedWindow(core.PerHour(5)))
@@ -261,7 +263,7 @@ func TestLookUp(t *testing.T) {
 		_, err := lim.AllowN(t.Context(), want, 5)
 		must(t, err)
 		if s := do(t, h, "lookup", `{"limiter":"api","parts":[`+parts+`]}`); s.Key != want || s.Allowed || s.RetryAfter <= 0 {
-			t.Errorf("%s: %+v, want %q denied", parts, s, want)
+			t.Errorf("%s: got %+v, want the key %q denied", parts, s, want)
 		}
 		must(t, lim.Reset(t.Context(), want))
 	}
@@ -269,10 +271,10 @@ func TestLookUp(t *testing.T) {
 	_, err := lim.AllowN(t.Context(), bytes, 5)
 	must(t, err)
 	if s := do(t, h, "reset", `{"limiter":"api","id":"//4A"}`); !s.Allowed {
-		t.Errorf("by its bytes: %+v", s)
+		t.Errorf("reset of a key by its bytes: got %+v, want it allowed", s)
 	}
 	if res, err := lim.Peek(t.Context(), bytes); err != nil || res.Remaining != 5 {
-		t.Error(res, err)
+		t.Errorf("got %+v, %v; want 5 left", res, err)
 	}
 }
 
@@ -292,7 +294,7 @@ func TestActions(t *testing.T) {
 	})
 }
 
-// TestUnlimited looks up keys whose limits count nothing, alone and beside other limits, and blocks one.
+// TestUnlimited looks up keys that have a limit of 0 or no limit, alone and beside other limits, and blocks them.
 func TestUnlimited(t *testing.T) {
 	t.Parallel()
 	fixed := core.FixedWindow(core.PerHour(10))
@@ -324,19 +326,20 @@ func TestUnlimited(t *testing.T) {
 				all = append(all, words)
 			}
 			if what == "lookup" && (s.Allowed != c.allowed || s.RetryAfter != c.retry || s.Source != "memory") {
-				t.Errorf("%s: %+v", name, s)
+				t.Errorf("%s: got %+v, want allowed %t, the wait %v and the source memory", name, s, c.allowed, c.retry)
 			}
 			return "[" + strings.Join(all, ", ") + "]"
 		}
 		if got := shown("lookup"); got != c.want {
-			t.Errorf("%s: %s, want %s", name, got, c.want)
+			t.Errorf("%s: got %s, want %s", name, got, c.want)
 		}
 		if got := shown("block"); got != c.blocked {
-			t.Errorf("%s, blocked: %s, want %s", name, got, c.blocked)
+			t.Errorf("%s, blocked: got %s, want %s", name, got, c.blocked)
 		}
 	}
 }
 
+// changes looks up, resets, blocks and unblocks a key with charged units, held units and a slot, and checks what is logged.
 func changes(t *testing.T, limiter func(name string, opts ...core.Option) *core.Limiter, source string) {
 	var log check.Log
 	lim := limiter("api", core.FixedWindow(core.PerHour(10)), core.InFlight(4, core.SlotTTL(time.Minute)), core.Ban(time.Hour), core.Hold(time.Hour),
@@ -349,30 +352,30 @@ func changes(t *testing.T, limiter func(name string, opts ...core.Option) *core.
 	must(t, first, second)
 	s := do(t, h, "lookup", alice)
 	if s.Key != "alice" || s.Source != source || !s.Allowed || len(s.Limits) != 2 {
-		t.Fatalf("%+v", s)
+		t.Fatalf("lookup: got %+v, want alice allowed by %s, with two limits", s, source)
 	}
 	for i, want := range []struct {
 		limit                     string
 		capacity, remaining, held int64
 	}{{"fixed_window 10/1h", 10, 7, 2}, {"in_flight 4 slot_ttl=1m", 4, 1, 3}} {
 		if got := s.Limits[i]; got.Limit != want.limit || got.Capacity != want.capacity || got.Remaining != want.remaining || got.Held != want.held {
-			t.Errorf("%+v, want %+v", got, want)
+			t.Errorf("lookup: got the limit %+v, want %+v", got, want)
 		}
 	}
 	must(t, held.Cancel(ctx))
 	if s := do(t, h, "reset", alice); s.Limits[0].Remaining != 10 || s.Limits[0].Held != 0 || s.Limits[1].Held != 1 {
-		t.Errorf("after Reset: %+v", s)
+		t.Errorf("reset: got %+v, want 10 units left and only the slot held", s)
 	}
 	before := time.Now()
 	s = do(t, h, "block", alice)
 	if s.Allowed || s.RetryAfter > 3600 || s.RetryAfter < 3500 || s.BannedUntil.Before(before.Add(50*time.Minute)) {
-		t.Errorf("blocked: %+v", s)
+		t.Errorf("block: got %+v, want a ban of an hour", s)
 	}
 	if s := do(t, h, "lookup", bob); !s.Allowed || !s.BannedUntil.IsZero() {
-		t.Errorf("another key: %+v", s)
+		t.Errorf("lookup of another key: got %+v, want it allowed", s)
 	}
 	if s := do(t, h, "unblock", alice); !s.Allowed || !s.BannedUntil.IsZero() {
-		t.Errorf("unblocked: %+v", s)
+		t.Errorf("unblock: got %+v, want it allowed", s)
 	}
 	must(t, slot.Release(ctx))
 	var lines []string
@@ -385,6 +388,6 @@ func changes(t *testing.T, limiter func(name string, opts ...core.Option) *core.
 		`"redislimit: admin: reset" limiter=api ` + peer, `"redislimit: admin: block" limiter=api ` + peer + " for=1h0m0s",
 		`"redislimit: admin: unblock" limiter=api ` + peer,
 	}; !slices.Equal(lines, want) {
-		t.Errorf("the log has %q, want %q", lines, want)
+		t.Errorf("got the log lines %q, want %q", lines, want)
 	}
 }

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestSketch adds random keys, some more often than others, and checks the promised bounds against exact
-// counts.
+// TestSketch adds random keys, some more often than others, and compares the counts of the sketch with exact counts, within the bounds
+// that are promised.
 func TestSketch(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(50) {
@@ -23,15 +23,15 @@ func TestSketch(t *testing.T) {
 		for key, c := range k.byKey {
 			sum += c.count
 			if e := exact[key]; key != c.key || c.count < e || c.count-c.over > e || c.over > n/perShard {
-				t.Fatalf("seed %d: %s was added %d times, and counted %d to %d times", seed, key, e, c.count-c.over, c.count)
+				t.Fatalf("seed %d: %s was added %d times, and the sketch says %d to %d times", seed, key, e, c.count-c.over, c.count)
 			}
 		}
 		if sum != n || len(k.byKey) != len(k.heap) || len(k.heap) > perShard {
-			t.Fatalf("seed %d: %d counted of %d, in %d and %d entries", seed, sum, n, len(k.byKey), len(k.heap))
+			t.Fatalf("seed %d: the counts add up to %d, want %d; the map has %d entries and the heap %d, want as many", seed, sum, n, len(k.byKey), len(k.heap))
 		}
 		for key, e := range exact {
 			if e > n/perShard && k.byKey[key] == nil {
-				t.Fatalf("seed %d: %s, which was added %d times of %d, is not there", seed, key, e, n)
+				t.Fatalf("seed %d: the sketch has no entry of %s, which was added %d times of %d", seed, key, e, n)
 			}
 		}
 	}

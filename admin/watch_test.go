@@ -23,7 +23,7 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
 
-// A shown is the part of data.json about one limiter.
+// A shown is the part of data.json that describes one limiter.
 type shown struct {
 	Name       string         `json:"name"`
 	Outage     string         `json:"outage"`
@@ -57,7 +57,7 @@ func (s shown) sums() (decisions, denied int) {
 	return decisions, denied
 }
 
-// see returns the page's data about its limiters.
+// see returns the data that the page shows about its limiters.
 func see(t *testing.T, h http.Handler) []shown {
 	t.Helper()
 	var data struct {
@@ -65,12 +65,12 @@ func see(t *testing.T, h http.Handler) []shown {
 	}
 	w := send(h, http.MethodGet, "data.json", "")
 	if err := json.Unmarshal(w.Body.Bytes(), &data); err != nil || w.Code != http.StatusOK {
-		t.Fatal(err, w.Code, w.Body)
+		t.Fatalf("data.json: got error %v, status %d and the body %s", err, w.Code, w.Body)
 	}
 	return data.Limiters
 }
 
-// TestCounts lets a limiter decide for some minutes, and checks the data of each second.
+// TestCounts decides with a limiter for some minutes, and checks the counts that the page shows of each second and of each key.
 func TestCounts(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -79,9 +79,9 @@ func TestCounts(t *testing.T) {
 		lim := core.MustNewMemory("api", core.FixedWindow(core.PerDay(100)), core.Ban(time.Hour), core.ObserveKeys(watch.Observe))
 		defer func() { _ = lim.Close() }()
 		if all := see(t, h); len(all) != 0 {
-			t.Errorf("before Add: %+v", all)
+			t.Errorf("before Add: got %+v, want no limiters", all)
 		}
-		_, _ = lim.Allow(t.Context(), "early") // is not counted
+		_, _ = lim.Allow(t.Context(), "early") // not counted, because the limiter has not been added
 		watch.Add(core.MustNewMemory("other", core.FixedWindow(core.PerDay(1))), lim)
 		for range 12 { // each time, a second passes
 			for range 10 {
@@ -93,13 +93,13 @@ func TestCounts(t *testing.T) {
 		}
 		s := see(t, h)[0]
 		if decisions, denied := s.sums(); s.Name != "api" || decisions != 132 || denied != 20 {
-			t.Errorf("%s: %d decisions, %d denied, want 132 and 20", s.Name, decisions, denied)
+			t.Errorf("%s: %d decisions and %d denials, want 132 and 20", s.Name, decisions, denied)
 		}
 		if n := len(s.Decisions); n != 300 || s.Decisions[n-1] != 11 || s.Decisions[n-12] != 11 || s.Decisions[n-13] != 0 || s.Denied[n-3] != 0 || s.Denied[n-1] != 10 {
-			t.Errorf("of the last seconds: %v, denied %v", s.Decisions[n-14:], s.Denied[n-14:])
+			t.Errorf("in the last seconds: got %v decisions and %v denials", s.Decisions[n-14:], s.Denied[n-14:])
 		}
 		if fmt.Sprint(s.Sources) != "map[memory:132]" || s.Limits[0] != "fixed_window 100/1d" || !s.Bans || s.Outage != "" || len(s.Servers) != 0 {
-			t.Errorf("%+v", s)
+			t.Errorf("got %+v, want 132 decisions in memory by fixed_window 100/1d with bans, and no servers", s)
 		}
 		for name, got := range map[string][]shownKey{"heavy 120, light 12": s.MostAsked, "heavy 20": s.MostDenied} {
 			var words []string
@@ -107,28 +107,29 @@ func TestCounts(t *testing.T) {
 				words = append(words, fmt.Sprint(k.Key, " ", k.Count-k.Over))
 			}
 			if strings.Join(words, ", ") != name {
-				t.Errorf("%q, want %q", words, name)
+				t.Errorf("got the keys %q, want %q", words, name)
 			}
 		}
-		time.Sleep(4*time.Minute + 50*time.Second) // 2 of the 12 seconds are then too old
+		time.Sleep(4*time.Minute + 50*time.Second) // then 2 of the 12 seconds are too old to be shown
 		if decisions, _ := see(t, h)[0].sums(); decisions != 110 {
-			t.Errorf("later: %d decisions", decisions)
+			t.Errorf("when 2 seconds are too old: %d decisions, want 110", decisions)
 		}
 		time.Sleep(10 * time.Minute)
 		if s := see(t, h)[0]; len(s.MostAsked) != 0 || s.P50 != 0 || len(s.Sources) != 0 {
-			t.Errorf("in the end: %+v", s)
+			t.Errorf("when everything is too old: got %+v, want no keys, latencies and sources", s)
 		}
 		for range 320 {
 			_, _ = lim.Allow(t.Context(), "late")
 			time.Sleep(time.Second)
 		}
 		if decisions, _ := see(t, h)[0].sums(); decisions != 300 {
-			t.Errorf("%d decisions in 300 s, want one in each", decisions)
+			t.Errorf("%d decisions in 300 s, want 300: one in each second", decisions)
 		}
 	})
 }
 
-// TestSources observes one event for each kind of decision, and checks the latencies.
+// TestSources passes an event of each source of decisions to a Watch, and checks the counts and the latencies that are shown. Events of
+// other kinds and of other limiters must not count.
 func TestSources(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -148,18 +149,17 @@ func TestSources(t *testing.T) {
 		time.Sleep(time.Second)
 		s := see(t, h)[0]
 		if want := "map[deny_cache:13 error:7 fallback:13 lease:13 memory:13 none:14 redis:14 uncounted:13]"; fmt.Sprint(s.Sources) != want {
-			t.Errorf("%v, want %s", s.Sources, want)
+			t.Errorf("got the sources %v, want %s", s.Sources, want)
 		}
 		if s.P50 < 0.001 || s.P50 > 0.00125 || s.P99 < 1 || s.P99 > 1.25 || len(s.MostAsked) != 0 {
-			t.Errorf("median %v, p99 %v, keys %v", s.P50, s.P99, s.MostAsked)
+			t.Errorf("got the median %v, the 99th percentile %v and the keys %v; want about 0.001, about 1 and none", s.P50, s.P99, s.MostAsked)
 		}
 	})
 }
 
-// TestHeavyHitters counts a few frequent keys among very many others. The frequent keys must be found,
-// with bounds on their counts. Keys may be long, or parts of longer strings: even then, the memory for
-// them is bounded.
-func TestHeavyHitters(t *testing.T) { // not parallel: other tests take memory too
+// TestHeavyHitters counts a few frequent keys among very many others: the frequent keys must be found, with bounds on their counts. Keys
+// may be long, or substrings of longer strings, which would stay in memory with them: the memory must be bounded.
+func TestHeavyHitters(t *testing.T) { // not parallel, because other tests take memory, too
 	h, watch := page(core.MustNewMemory("api", core.FixedWindow(core.PerDay(1))))
 	decided := func(key string, allowed bool) {
 		watch.Observe(t.Context(), key, core.Event{Kind: core.EventDecision, Limiter: "api", Result: core.Result{Allowed: allowed}})
@@ -184,33 +184,34 @@ func TestHeavyHitters(t *testing.T) { // not parallel: other tests take memory t
 		decided(key, i%20 != 3)
 	}
 	if grown := int64(heap()) - int64(before); grown > 1<<20 {
-		t.Errorf("%d keys of 4 kB take %d bytes", n, grown)
+		t.Errorf("%d keys of 4 kB take %d bytes, want at most 1 MiB", n, grown)
 	}
 	s := see(t, h)[0]
 	for _, k := range s.MostAsked[:4] {
 		if w := want[k.Key]; w == 0 || k.Count < w || k.Count-k.Over > w || k.Over > n/200 {
-			t.Errorf("%.20s: %d to %d, want %d", k.Key, k.Count-k.Over, k.Count, w)
+			t.Errorf("%.20s: the page shows %d to %d times, want %d", k.Key, k.Count-k.Over, k.Count, w)
 		}
 	}
 	if k := s.MostAsked[5]; len(k.Key) != 512 || k.ID != nil {
-		t.Errorf("a long key has %d bytes, and the id %q", len(k.Key), k.ID)
+		t.Errorf("a long key is shown with %d bytes and the id %q, want 512 bytes and no id", len(k.Key), k.ID)
 	}
 	if len(s.MostDenied) != 1 || s.MostDenied[0].Key != "heavy3" || s.MostDenied[0].Count != n/20 {
-		t.Errorf("%+v", s.MostDenied)
+		t.Errorf("got the most denied keys %+v, want heavy3 with %d", s.MostDenied, n/20)
 	}
 }
 
-// TestObserveAllocatesNothing checks that only a new key allocates memory.
+// TestObserveAllocatesNothing checks that Observe allocates no memory for a key that is known.
 func TestObserveAllocatesNothing(t *testing.T) {
 	_, watch := page(core.MustNewMemory("api", core.FixedWindow(core.PerDay(1))))
 	e := core.Event{Kind: core.EventDecision, Limiter: "api"}
 	watch.Observe(t.Context(), "alice", e)
 	if got := testing.AllocsPerRun(1000, func() { watch.Observe(t.Context(), "alice", e) }); got != 0 {
-		t.Errorf("%v allocations, want none", got)
+		t.Errorf("Observe makes %v allocations, want none", got)
 	}
 }
 
-// TestTogether lets many goroutines decide, look and add, for the race detector: no count is lost.
+// TestTogether decides, shows the page and adds limiters in many goroutines, for the race detector, and checks that every decision is
+// counted.
 func TestTogether(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -235,13 +236,13 @@ func TestTogether(t *testing.T) {
 		all.Wait()
 		time.Sleep(time.Second)
 		if decisions, _ := see(t, h)[0].sums(); decisions != 8*500 {
-			t.Errorf("%d decisions, want %d", decisions, 8*500)
+			t.Errorf("the page shows %d decisions, want %d", decisions, 8*500)
 		}
 	})
 }
 
-// TestServers uses a Redis that answers and then does not. Showing the page sends no command to Redis, a
-// look-up runs scripts, and nothing scans.
+// TestServers uses a Redis that is up and then stopped. The page must show its state without sending a command. A look-up may run
+// scripts, and no command may scan the keys.
 func TestServers(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
@@ -269,21 +270,21 @@ func TestServers(t *testing.T) {
 	must(t, err)
 	before := count()
 	if s := see(t, h)[0]; len(s.Servers) != 1 || s.Servers[0].Addr != server.Addr || s.Servers[0].State != "up" || s.Outage != "FailLocal" {
-		t.Errorf("%+v", s)
+		t.Errorf("got %+v, want the server %s up, and FailLocal", s, server.Addr)
 	}
 	if n := count() - before; n != 0 {
-		t.Errorf("the page takes %d commands", n)
+		t.Errorf("showing the page sent %d commands, want none", n)
 	}
 	if s := do(t, h, "lookup", alice); s.Source != "redis" || s.Limits[0].Remaining != 9 {
-		t.Errorf("%+v", s)
+		t.Errorf("lookup: got %+v, want 9 left, by redis", s)
 	}
 	if n := count() - before; n > 2 {
-		t.Errorf("a look-up takes %d commands", n)
+		t.Errorf("a look-up sent %d commands, want at most 2", n)
 	}
 	mu.Lock()
 	for _, name := range sent {
 		if !slices.Contains([]string{"eval", "evalsha", "hello", "client"}, name) {
-			t.Errorf("it sends %q", name)
+			t.Errorf("the command %q was sent, want only scripts", name)
 		}
 	}
 	mu.Unlock()
@@ -291,17 +292,17 @@ func TestServers(t *testing.T) {
 	_, err = lim.Allow(t.Context(), "alice")
 	must(t, err)
 	if s := see(t, h)[0]; s.Servers[0].State == "up" || !strings.Contains(s.Servers[0].Error, "refused") {
-		t.Errorf("stopped: %+v", s.Servers)
+		t.Errorf("stopped: got the servers %+v, want the first one not up, with a refused connection", s.Servers)
 	}
 	if s := do(t, h, "lookup", alice); s.Source != "fallback" {
-		t.Errorf("stopped: %+v", s)
+		t.Errorf("stopped: lookup: got %+v, want the source fallback", s)
 	}
 	if w := send(h, http.MethodPost, "reset", alice); w.Code != http.StatusServiceUnavailable {
-		t.Errorf("stopped: %d %s", w.Code, w.Body)
+		t.Errorf("stopped: reset: got %d %s, want 503", w.Code, w.Body)
 	}
 }
 
-// TestServersOfCluster uses keys of several nodes: the page shows each node that was called, and no other.
+// TestServersOfCluster uses keys of several nodes: the page must show each node that was called, and no other.
 func TestServersOfCluster(t *testing.T) {
 	t.Parallel()
 	addrs := redistest.Cluster(t)
@@ -315,16 +316,16 @@ func TestServersOfCluster(t *testing.T) {
 	}
 	s := see(t, h)[0]
 	if len(s.Servers) != len(addrs) {
-		t.Errorf("%+v, want %v", s.Servers, addrs)
+		t.Errorf("got the servers %+v, want %v", s.Servers, addrs)
 	}
 	for _, sv := range s.Servers {
 		if sv.State != "up" || !slices.Contains(addrs, sv.Addr) {
-			t.Errorf("%+v, of %v", sv, addrs)
+			t.Errorf("got the server %+v, want one of %v that is up", sv, addrs)
 		}
 	}
 }
 
-// BenchmarkDecision measures what a Watch adds to a decision in memory, with 64 callers.
+// BenchmarkDecision measures how much time a Watch adds to a decision in memory, with 64 callers.
 func BenchmarkDecision(b *testing.B) {
 	watch := admin.NewWatch()
 	for name, observe := range map[string]core.Option{

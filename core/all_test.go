@@ -21,8 +21,8 @@ import (
 
 var tenADay = core.FixedWindow(core.PerDay(10))
 
-// TestAllOrder checks that the Results come in the order of the arguments, although the smallest limit
-// is asked first.
+// TestAllOrder checks that the Results come in the order of the arguments, although the Limiter with the smallest
+// limit decides first.
 func TestAllOrder(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -39,11 +39,11 @@ func TestAllOrder(t *testing.T) {
 	}
 	res, err := core.AllowAll(ctx, 1, keys...)
 	if got := order(res); err != nil || !slices.Equal(got, want) {
-		t.Errorf("All: %v, %v, want %v", got, err, want)
+		t.Errorf("AllowAll: got the limits %v and error %v, want %v and no error", got, err, want)
 	}
 	acquired, err := core.AcquireAll(ctx, 1, keys...)
 	if got := order(acquired.Result); err != nil || !slices.Equal(got, want) {
-		t.Errorf("AcquireAll: %v, %v, want %v", got, err, want)
+		t.Errorf("AcquireAll: got the limits %v and error %v, want %v and no error", got, err, want)
 	}
 	check.OK(t, acquired.Cancel(ctx))
 }
@@ -75,22 +75,22 @@ func TestAll(t *testing.T) {
 	} {
 		res, err := core.AllowAll(ctx, c.n, c.keys...)
 		if err != nil || res.Allowed != c.allowed || res.LimiterName != c.by || res.Remaining != c.remaining {
-			t.Errorf("%d: %+v, %v", i, res, err)
+			t.Errorf("case %d: got %+v, %v; want allowed %t by %q with %d left", i, res, err, c.allowed, c.by, c.remaining)
 		}
 		if got := len(slices.Collect(res.All())); got != c.limits {
-			t.Errorf("%d: it has %d limits, want %d", i, got, c.limits)
+			t.Errorf("case %d: the Result has %d limits, want %d", i, got, c.limits)
 		}
 		if users, orgs := left(t, perUser)[0], left(t, perOrg)[0]; users != c.users || orgs != c.orgs {
-			t.Errorf("%d: %d and %d remain, want %d and %d", i, users, orgs, c.users, c.orgs)
+			t.Errorf("case %d: %d and %d units remain of user and org, want %d and %d", i, users, orgs, c.users, c.orgs)
 		}
 	}
 	res, err := core.AllowAll(ctx, math.MaxInt64, perUser.On("own").Cost(10), perOrg.On("own").Cost(1)) // every key has its own cost, so n is not used
 	if next, _ := perUser.Allow(ctx, "own"); err != nil || !res.Allowed || next.RetryAfter <= time.Second {
-		t.Errorf("%+v, %v: still held: %+v", res, err, next)
+		t.Errorf("AllowAll: got %+v, %v; the next request: %+v; want it charged, not only held", res, err, next)
 	}
 }
 
-// TestReserveAllEnds ends Reservations over several Limiters, and checks what each Limiter charges.
+// TestReserveAllEnds ends Reservations and Permits over several Limiters, and checks what each Limiter charges.
 func TestReserveAllEnds(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -108,8 +108,8 @@ func TestReserveAllEnds(t *testing.T) {
 	for name, c := range map[string]struct {
 		take          func(int64, ...core.Keyed) (*permits.Any, error)
 		end           func(*permits.Any) error
-		tokens, calls int64 // that are charged
-		err           error // then nothing has ended
+		tokens, calls int64 // the units that each Limiter charges
+		err           error // what end returns; if not nil, nothing has ended
 	}{
 		"Reserve, Settle of all":     {reserve, settle(3), 3, 1, nil},
 		"Reserve, Cancel":            {reserve, cancel, 0, 0, nil},
@@ -124,17 +124,17 @@ func TestReserveAllEnds(t *testing.T) {
 		tokens, calls, slots := core.MustNewMemory("tokens", tenADay), core.MustNewMemory("calls", tenADay), core.MustNewMemory("slots", core.InFlight(5))
 		r, err := c.take(3, slots.On("k").Cost(1), tokens.On("k"), calls.On("k").Cost(1))
 		if err != nil || !r.Allowed || left(t, tokens)[0] != 7 || left(t, calls)[0] != 9 || left(t, slots)[0] != 4 {
-			t.Fatalf("%s: %+v, %v", name, r, err)
+			t.Fatalf("%s: got %+v, %v; want 3 tokens, 1 call and 1 slot taken", name, r, err)
 		}
 		free := int64(5)
 		if err := c.end(r); !errors.Is(err, c.err) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got error %v, want %v", name, err, c.err)
 		} else if c.err != nil {
 			free = 4
 		}
 		for range 2 {
 			if a, b, s := left(t, tokens)[0], left(t, calls)[0], left(t, slots)[0]; a != 10-c.tokens || b != 10-c.calls || s != free {
-				t.Errorf("%s: %d, %d and %d remain, want %d, %d and %d", name, a, b, s, 10-c.tokens, 10-c.calls, free)
+				t.Errorf("%s: %d tokens, %d calls and %d slots remain, want %d, %d and %d", name, a, b, s, 10-c.tokens, 10-c.calls, free)
 			}
 			if c.err == nil {
 				_ = errors.Join(cancel(r), release(r), r.Settle(ctx, 3)) // only the first end counts
@@ -143,14 +143,14 @@ func TestReserveAllEnds(t *testing.T) {
 	}
 }
 
-// TestAllRefuses checks the errors for calls that cannot be decided together.
+// TestAllRefuses checks that calls that cannot be decided together return an error, and charge nothing.
 func TestAllRefuses(t *testing.T) {
 	t.Parallel()
 	lim := core.MustNewMemory("a", tenADay)
 	queue, slots := core.MustNewMemory("q", core.LeakyBucket(core.PerMinute(10))), core.MustNewMemory("s", core.InFlight(5))
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	for want, ask := range map[string]func(context.Context) (core.Result, error){
+	for want, decide := range map[string]func(context.Context) (core.Result, error){
 		"there is no key": func(ctx context.Context) (core.Result, error) { return core.AllowAll(ctx, 1) },
 		"has no Limiter": func(ctx context.Context) (core.Result, error) {
 			return core.AllowAll(ctx, 1, lim.On("k"), core.Keyed{})
@@ -170,11 +170,11 @@ func TestAllRefuses(t *testing.T) {
 		},
 		context.Canceled.Error(): func(context.Context) (core.Result, error) { return core.AllowAll(ended, 1, lim.On("k"), lim.On("j")) },
 	} {
-		if res, err := ask(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v, %v, want %q", res, err, want)
+		if res, err := decide(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, %v; want an error that contains %q", res, err, want)
 		}
 		if n := left(t, lim)[0]; n != 10 {
-			t.Errorf("%s: %d remain", want, n)
+			t.Errorf("%s: %d units remain, want 10", want, n)
 		}
 	}
 }
@@ -184,7 +184,7 @@ type leaving func(ctx context.Context, cmd redis.Cmder) error
 
 func (l leaving) Process(ctx context.Context, cmd redis.Cmder) error { return l(ctx, cmd) }
 
-// TestAllThatLeave checks decisions that end in the middle, because the caller leaves, or because a hook
+// TestAllThatLeave checks decisions that end in the middle, because the caller's context is canceled, or because a hook
 // panics or ends its goroutine: nothing stays charged or held.
 func TestAllThatLeave(t *testing.T) {
 	t.Parallel()
@@ -199,7 +199,7 @@ func TestAllThatLeave(t *testing.T) {
 		z := core.MustNew(leaving(func(_ context.Context, cmd redis.Cmder) error {
 			first.Do(func() { // later calls come from background goroutines
 				if a := left(t, a)[0]; a != 7 {
-					t.Errorf("%s: %d remain meanwhile", name, a)
+					t.Errorf("%s: %d units remain during the decision, want 7", name, a)
 				}
 				then(cancel)
 			})
@@ -208,26 +208,27 @@ func TestAllThatLeave(t *testing.T) {
 		}), "z", core.FixedWindow(core.PerDay(50)), core.FailOpen())
 		want := map[string]string{"left": context.Canceled.Error(), "panicked": "a hook of the client panicked", "exited": "ended its goroutine"}[name]
 		if res, err := core.AllowAll(ctx, 3, z.On("k"), a.On("k")); err == nil || !strings.Contains(err.Error(), want) || errors.Is(err, core.ErrUnavailable) {
-			t.Errorf("%s: %+v, %v", name, res, err)
+			t.Errorf("%s: got %+v, %v; want an error that contains %q", name, res, err, want)
 		}
 		if a := left(t, a)[0]; a != 10 {
-			t.Errorf("%s: %d remain", name, a)
+			t.Errorf("%s: %d units remain afterwards, want 10", name, a)
 		}
 		cancel()
 	}
 }
 
-// TestAllInOrder checks that Limiters are asked in one order, the smallest capacity first, whatever the
-// order of the arguments. A caller that leaves after the last Limiter has admitted is charged nowhere.
+// TestAllInOrder checks that Limiters decide in one order, the smallest capacity first, whatever the order of the
+// arguments: two calls with the same keys then never wait for each other. A caller that leaves after the last Limiter has
+// admitted is charged nowhere.
 func TestAllInOrder(t *testing.T) {
 	t.Parallel()
-	var asked []string
+	var decided []string
 	ctx, leave := context.WithCancel(t.Context())
 	observe := core.Observe(func(_ context.Context, e core.Event) {
 		if e.Kind == core.EventDecision {
-			asked = append(asked, e.Limiter)
+			decided = append(decided, e.Limiter)
 		}
-		if len(asked) == 12 {
+		if len(decided) == 12 {
 			leave()
 		}
 	})
@@ -239,23 +240,24 @@ func TestAllInOrder(t *testing.T) {
 		{a.On("1"), b.On("k"), b.On("1"), z.On("1")}, {z.On("1"), b.On("k"), a.On("1"), b.On("1")}, {b.On("1"), b.On("k"), z.On("1"), a.On("1")},
 	} {
 		_, err := core.AllowAll(ctx, 1, keys...)
-		if errors.Is(err, context.Canceled) != (len(asked) == 12) {
-			t.Error(err)
+		if errors.Is(err, context.Canceled) != (len(decided) == 12) {
+			t.Errorf("after %d decisions: got error %v, want context.Canceled only after 12", len(decided), err)
 		}
 	}
-	if got := strings.Join(asked, ""); got != "zabbzabbzabb" {
-		t.Errorf("asked were %s", got)
+	if got := strings.Join(decided, ""); got != "zabbzabbzabb" {
+		t.Errorf("the Limiters decided in the order %s, want zabbzabbzabb", got)
 	}
 	for _, key := range []string{"1", "k"} {
 		if res, err := b.Peek(t.Context(), key); err != nil || res.Remaining != 8 {
-			t.Errorf("%s: %+v, %v", key, res, err)
+			t.Errorf("key %s: got %+v, %v; want 8 left", key, res, err)
 		}
 	}
 }
 
-// TestAllIsTold has observers hear of one decision on several keys, of which one has no limit: of each key if all admit, and else
-// only of the key that denied. A key without a limit is asked first, so that its ban leaves the others alone.
-func TestAllIsTold(t *testing.T) {
+// TestAllIsObserved checks which events observers receive for one decision on several keys, one of which has no limit: an
+// event for each key if all admit, and otherwise only one for the key that was denied. A key without a limit is decided
+// first, so that its ban charges nothing to the others.
+func TestAllIsObserved(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	for name, decide := range map[string]func(keys ...core.Keyed) (core.Result, error){
@@ -269,9 +271,9 @@ func TestAllIsTold(t *testing.T) {
 			return r.Decided(), errors.Join(err, r.Settle(ctx, 2))
 		},
 	} {
-		var told []string
+		var observed []string
 		observe := core.Observe(func(_ context.Context, e core.Event) {
-			told = append(told, fmt.Sprint(e.Kind, " ", e.Result.LimiterName, " ", e.Result.Allowed, " ", e.Cost))
+			observed = append(observed, fmt.Sprint(e.Kind, " ", e.Result.LimiterName, " ", e.Result.Allowed, " ", e.Cost))
 		})
 		lim := core.MustNewMemory("user", core.FixedWindow(core.PerDay(9)), core.Ban(), observe)
 		free, org := derive(t, lim, core.Unlimited()), core.MustNewMemory("org", core.FixedWindow(core.PerDay(3)), observe)
@@ -289,10 +291,10 @@ func TestAllIsTold(t *testing.T) {
 			{[]core.Keyed{lim.On("k").Cost(0), org.On("o")}, []string{"decision org false 2"}},
 			{[]core.Keyed{free.On("k"), free.On("l")}, []string{"decision user true 2", "decision user true 2"}},
 		} {
-			told = nil
+			observed = nil
 			res, err := decide(c.keys...)
-			if slices.Sort(told); err != nil || !slices.Equal(told, c.want) {
-				t.Errorf("%s, %d: heard of %q, want %q; %+v, %v", name, i, told, c.want, res, err)
+			if slices.Sort(observed); err != nil || !slices.Equal(observed, c.want) {
+				t.Errorf("%s, case %d: observed %q, want %q; the Result is %+v, %v", name, i, observed, c.want, res, err)
 			}
 		}
 	}

@@ -6,8 +6,8 @@ import (
 	"github.com/redislimit/redislimit/core"
 )
 
-// TestDecided calls Decided on everything that a call may return. A call that failed returns a nil
-// *Reservation, which as a Decision is not nil.
+// TestDecided calls Decided on everything that a call may return. A call that failed returns a nil *Reservation, which is
+// not nil when it is stored in a Decision, so Decided must accept it.
 func TestDecided(t *testing.T) {
 	t.Parallel()
 	lim := core.MustNewMemory("api", core.FixedWindow(core.PerHour(1)))
@@ -21,7 +21,7 @@ func TestDecided(t *testing.T) {
 	}
 	failed, err := core.ReserveAll(t.Context(), 1, lim.On(""))
 	if err == nil {
-		t.Fatal("an empty key is no error")
+		t.Fatal("ReserveAll accepted an empty key, want an error")
 	}
 	permit, err := lim.Acquire(t.Context(), "another", 1)
 	if err != nil {
@@ -29,7 +29,7 @@ func TestDecided(t *testing.T) {
 	}
 	noPermit, err := core.AcquireAll(t.Context(), 1, lim.On(""))
 	if err == nil {
-		t.Fatal("an empty key is no error")
+		t.Fatal("AcquireAll accepted an empty key, want an error")
 	}
 	for name, c := range map[string]struct {
 		decision core.Decision
@@ -45,10 +45,10 @@ func TestDecided(t *testing.T) {
 		"an empty *Permit":      {new(core.Permit), core.Result{}},
 	} {
 		if got := c.decision.Decided(); got != c.want {
-			t.Errorf("%s: %+v, want %+v", name, got, c.want)
+			t.Errorf("%s: got %+v, want %+v", name, got, c.want)
 		}
 	}
 	if !res.Decided().Allowed || !permit.Decided().Allowed || denied.Decided().Allowed {
-		t.Error("the first request and that of another key were to be admitted, and the second denied")
+		t.Error("want the first request and the one for another key to be admitted, and the second one denied")
 	}
 }

@@ -11,10 +11,10 @@ import (
 	"github.com/redislimit/redislimit/internal/decision"
 )
 
-// TestDenyCacheAllocates checks that repeating a remembered denial takes no allocation and no command.
+// TestDenyCacheAllocates checks that repeating a denial from the deny cache makes no allocation and sends no command.
 func TestDenyCacheAllocates(t *testing.T) {
 	client := fakeClient(func(redis.Cmder) error {
-		t.Error("Redis was asked")
+		t.Error("a command was sent to Redis, want none")
 		return errors.ErrUnsupported
 	})
 	lim := MustNew(client, "api", TokenBucket(PerHour(1)))
@@ -25,11 +25,11 @@ func TestDenyCacheAllocates(t *testing.T) {
 		lim.family.denials.Learn(&c, &denied, lim.family.denials.Stamp(key))
 		got := testing.AllocsPerRun(100, func() {
 			if res, err := lim.Allow(t.Context(), key); err != nil || res.Allowed || res.Source != SourceDenyCache {
-				t.Error(res, err)
+				t.Errorf("got %+v, %v; want a denial by the deny cache", res, err)
 			}
 		})
 		if got != 0 {
-			t.Errorf("%v allocations, want none", got)
+			t.Errorf("a denial makes %v allocations, want none", got)
 		}
 	}
 }

@@ -20,16 +20,16 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/gate"
 )
 
-// TestObserveKeys checks that observers of both kinds are called in the order of the options, and that
-// ObserveKeys receives the key of each decision and ban. For other events, the key is empty.
+// TestObserveKeys checks that observers of both kinds are called in the order of the options, and that ObserveKeys receives
+// the key of each decision and ban. For other events, the key is empty.
 func TestObserveKeys(t *testing.T) {
 	t.Parallel()
-	var heard []string
+	var observed []string
 	lim, err := NewMemory("api", FixedWindow(PerHour(1)), Ban(time.Hour),
 		ObserveKeys(func(_ context.Context, key string, e Event) {
-			heard = append(heard, fmt.Sprintf("%v of %q by %s", e.Kind, key, e.Limiter))
+			observed = append(observed, fmt.Sprintf("%v of %q by %s", e.Kind, key, e.Limiter))
 		}),
-		Observe(func(_ context.Context, e Event) { heard = append(heard, e.Kind.String()) }))
+		Observe(func(_ context.Context, e Event) { observed = append(observed, e.Kind.String()) }))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,13 +46,13 @@ func TestObserveKeys(t *testing.T) {
 		`ban of "user:bob" by api`, "ban",
 		`key_fallback of "" by api`, "key_fallback",
 	}
-	if !slices.Equal(heard, want) {
-		t.Errorf("heard %q, want %q", heard, want)
+	if !slices.Equal(observed, want) {
+		t.Errorf("observed %q, want %q", observed, want)
 	}
 }
 
-// TestFallbackShowsNoKey prints the Event and the Result of a decision by the outage policy: the key
-// must not be in them. The conformance suite checks decisions by Redis and in memory.
+// TestFallbackShowsNoKey prints the Event and the Result of a decision by the outage policy, and checks that the key is not
+// in them. The conformance suite checks the same for decisions by Redis and in memory.
 func TestFallbackShowsNoKey(t *testing.T) {
 	t.Parallel()
 	const secret = "alice@example.org"
@@ -69,19 +69,19 @@ func TestFallbackShowsNoKey(t *testing.T) {
 	defer func() { _ = lim.Close() }()
 	res, err := lim.Allow(t.Context(), secret)
 	if err != nil || res.Source != SourceFallback {
-		t.Fatal(res, err)
+		t.Fatalf("got %+v, %v; want a decision by the fallback", res, err)
 	}
 	mu.Lock()
 	defer mu.Unlock()
 	for _, e := range append(events, Event{Result: res}) {
 		if text := fmt.Sprintf("%v %+v %#v %v %+v", e, e, e, e.Result, &e.Result); strings.Contains(text, secret) {
-			t.Errorf("the key is in %s", text)
+			t.Errorf("the key %q is in the text %s", secret, text)
 		}
 	}
 }
 
-// TestObserverPanics checks observers that panic at events of background goroutines, where nothing else
-// would recover: the program goes on, and the panic is logged once.
+// TestObserverPanics checks observers that panic at events of background goroutines, where a panic would end the program:
+// the Limiter recovers it, logs it once, and calls the other observers.
 func TestObserverPanics(t *testing.T) {
 	t.Parallel()
 	acquire := func(lim *Limiter) error {
@@ -109,41 +109,41 @@ func TestObserverPanics(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			var log strings.Builder
-			heard := 0
+			calls := 0
 			observer := func(_ context.Context, e Event) {
 				if e.Kind == kind {
-					heard++
+					calls++
 					panic("its own mistake")
 				}
 			}
 			c.opts = append(c.opts, FailClosed(), Logger(slog.New(slog.NewTextHandler(&log, nil))), Observe(observer), Observe(observer))
 			lim := MustNew(c.client, "x", c.opts...)
 			if err := c.run(lim); err != nil {
-				t.Errorf("%v: %v", kind, err)
+				t.Errorf("%v: got error %v, want none", kind, err)
 			}
 			_ = lim.Close()
 			time.Sleep(time.Minute)
 			synctest.Wait()
 			if n := strings.Count(log.String(), "an observer panicked"); n != 1 {
-				t.Errorf("%v: logged %d times: %s", kind, n, log.String())
+				t.Errorf("%v: the panic is logged %d times, want 1: %s", kind, n, log.String())
 			}
-			if heard%2 != 0 {
-				t.Errorf("%v: one observer's panic kept the other from hearing", kind)
+			if calls%2 != 0 {
+				t.Errorf("%v: %d calls of two observers, want as many of each: one observer's panic kept the other from being called", kind, calls)
 			}
 		})
 	}
 }
 
-// TestFallbackOnOnce checks that an observer is notified of an outage once, although a Limiter and
-// another one that With derived both use the fallback.
+// TestFallbackOnOnce checks that an observer is notified of an outage once, although both a Limiter and another one that was
+// derived from it by With use the fallback.
 func TestFallbackOnOnce(t *testing.T) {
 	t.Parallel()
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1})
 	defer func() { _ = client.Close() }()
-	var heard atomic.Int32
+	var outages atomic.Int32
 	lim := MustNew(client, "x", TokenBucket(PerHour(9)), Observe(func(_ context.Context, e Event) {
 		if e.Kind == EventFallbackOn {
-			heard.Add(1)
+			outages.Add(1)
 		}
 	}))
 	defer func() { _ = lim.Close() }()
@@ -153,23 +153,23 @@ func TestFallbackOnOnce(t *testing.T) {
 	}
 	for _, l := range []*Limiter{derived, lim} {
 		if res, err := l.Allow(t.Context(), "k"); err != nil || res.Source != SourceFallback {
-			t.Error(res, err)
+			t.Errorf("got %+v, %v; want a decision by the fallback", res, err)
 		}
 	}
-	check.Eventually(t, "the outage is told", func() bool { return heard.Load() > 0 }) // by a background goroutine
+	check.Eventually(t, "the observer is notified of the outage", func() bool { return outages.Load() > 0 }) // by a background goroutine
 	_ = lim.Close()
-	if n := heard.Load(); n != 1 {
-		t.Errorf("heard %d times of the outage", n)
+	if n := outages.Load(); n != 1 {
+		t.Errorf("the observer was notified of the outage %d times, want once", n)
 	}
 }
 
-// TestOverload checks a process that makes more calls than Redis answers in time, for several minutes.
-// Events must count every call that could not be sent, with one event per second, and the log must have
-// one line per minute. Redis is healthy and must not be blamed.
+// TestOverload checks a process that makes more calls than Redis answers in time, for several minutes. The events must count
+// every call that could not be sent, with at most one event per second, and the log must have one line per minute. Redis is
+// healthy, so no event may blame it.
 func TestOverload(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		const lasts, every, callers = 150 * time.Second, 500 * time.Millisecond, 450
+		const duration, every, callers = 150 * time.Second, 500 * time.Millisecond, 450
 		client := redis.NewClient(&redis.Options{})
 		defer func() { _ = client.Close() }()
 		client.AddHook(gate.Around(func(cmds []redis.Cmder, _ func() error) error { // admits everything, after 200 ms
@@ -184,35 +184,35 @@ func TestOverload(t *testing.T) {
 			}
 			return nil
 		}))
-		var events, told, failed, blamed atomic.Int64
+		var events, unsent, failed, blamed atomic.Int64
 		var log strings.Builder
 		lim := MustNew(client, "x", TokenBucket(PerSecond(1e6)), FailClosed(), MaxBatch(10), Logger(slog.New(slog.NewTextHandler(&log, nil))),
 			Observe(func(_ context.Context, e Event) {
 				switch {
 				case e.Kind == EventOverload && e.Err != nil:
 					events.Add(1)
-					told.Add(e.Cost)
+					unsent.Add(e.Cost)
 				case e.Kind == EventDecision && e.Err != nil:
 					failed.Add(1)
 				case e.Kind != EventDecision:
 					blamed.Add(1)
 				}
 			}))
-		for begun := time.Now(); time.Since(begun) < lasts; time.Sleep(every) {
+		for begun := time.Now(); time.Since(begun) < duration; time.Sleep(every) {
 			for range callers {
 				go func() { _, _ = lim.Allow(context.Background(), "k") }()
 			}
 		}
 		time.Sleep(time.Minute)
 		_ = lim.Close()
-		if n, seconds := events.Load(), int64(lasts/time.Second); failed.Load() == 0 || told.Load() != failed.Load() || n > seconds || n < seconds/2 {
-			t.Errorf("%d decisions failed, %d of %d events tell of %d", failed.Load(), n, seconds, told.Load())
+		if n, seconds := events.Load(), int64(duration/time.Second); failed.Load() == 0 || unsent.Load() != failed.Load() || n > seconds || n < seconds/2 {
+			t.Errorf("%d events report %d calls that were not sent, want at most %d events that report the %d failed decisions", n, unsent.Load(), seconds, failed.Load())
 		}
 		if n := blamed.Load(); n > 0 {
-			t.Errorf("%d events blame Redis", n)
+			t.Errorf("%d events blame Redis, want none", n)
 		}
 		if n := strings.Count(log.String(), "this process is overloaded: FailClosed decides"); n != 3 {
-			t.Errorf("%d lines, want one a minute: %s", n, log.String())
+			t.Errorf("%d lines are logged, want 3, one per minute: %s", n, log.String())
 		}
 	})
 }

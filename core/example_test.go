@@ -503,7 +503,7 @@ func ExampleLimiter_Reset() {
 	// Output: true 9
 }
 
-// When a service starts, it asks whether Redis can decide. It may run even if Redis cannot: the outage
+// When a service starts, it checks whether Redis can decide. The service may run even if Redis cannot: the outage
 // policy decides then.
 func ExampleLimiter_Check() {
 	lim := core.MustNew(rdb, "api", core.TokenBucket(core.PerMinute(100)))

@@ -18,15 +18,16 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/gate"
 )
 
+// hotFor is the duration of the leases in these tests.
 const hotFor = 100 * time.Millisecond
 
-// exchanging is a client that admits everything. A test can hold back the calls that take leases, which
-// are called exchanges here.
+// exchanging is a client that admits everything. A test can delay the calls that take leases, which are called exchanges
+// here.
 type exchanging struct {
-	asked     atomic.Int32  // calls that took no lease, except probes
+	plain     atomic.Int32  // calls that took no lease, except probes
 	exchanges atomic.Int32  // calls that took a lease
 	gate      chan struct{} // if not nil, exchanges wait until it is closed
-	fails     error         // if not nil, exchanges fail with it
+	fails     error         // if not nil, exchanges return this error
 }
 
 func (c *exchanging) Process(ctx context.Context, cmd redis.Cmder) error {
@@ -38,7 +39,7 @@ func (c *exchanging) Process(ctx context.Context, cmd redis.Cmder) error {
 	}
 	if op != "2" {
 		if key, _ := args[3].(string); !strings.Contains(key, "~probe") { // probes come from a background goroutine
-			c.asked.Add(1)
+			c.plain.Add(1)
 		}
 		return set(cmd, reply...)
 	}
@@ -58,16 +59,16 @@ func (c *exchanging) Process(ctx context.Context, cmd redis.Cmder) error {
 	return set(cmd, reply...)
 }
 
-// TestLeaseAwaited checks that requests wait for a lease that another request is taking, but no more
-// requests than the lease will have units for. No request waits longer than the Timeout.
+// TestLeaseAwaited checks that requests wait for a lease that another request is taking, but no more requests than the lease
+// will have units for: the others call Redis at once. No request waits longer than the Timeout.
 func TestLeaseAwaited(t *testing.T) {
 	t.Parallel()
-	const waiters, leased = 10, lease.HotDecisions - 1 // the lease has as many units as were used before; one is for the request that takes it
-	const beside = waiters - leased
+	const waiters, leased = 10, lease.HotDecisions - 1 // the lease has as many units as were used before, and the request that takes the lease uses one
+	const others = waiters - leased                    // the requests that do not wait for the lease
 	for name, c := range map[string]struct {
 		end    func(c *exchanging, cancel context.CancelFunc) // ends the exchange, or the requests that wait for it
 		leased int32
-		asked  int32 // how many calls without a lease follow
+		plain  int32 // how many calls without a lease follow
 		err    error
 	}{
 		"granted":   {func(c *exchanging, _ context.CancelFunc) { close(c.gate) }, leased, 0, nil},
@@ -102,26 +103,26 @@ func TestLeaseAwaited(t *testing.T) {
 					}()
 					synctest.Wait()
 				}
-				if n := client.exchanges.Load(); n != 1 || client.asked.Load() != lease.HotDecisions+beside {
-					t.Errorf("%d exchanges; %d asked beside one, want %d", n, client.asked.Load()-lease.HotDecisions, beside)
+				if n := client.exchanges.Load(); n != 1 || client.plain.Load() != lease.HotDecisions+others {
+					t.Errorf("%d exchanges and %d other calls during the exchange, want 1 and %d", n, client.plain.Load()-lease.HotDecisions, others)
 				}
-				for range beside {
+				for range others {
 					if err := <-results; err != nil {
-						t.Error(err)
+						t.Errorf("a request that did not wait for the lease: got error %v, want none", err)
 					}
 				}
 				c.end(client, cancel)
-				for range waiters - beside {
+				for range waiters - others {
 					if err := <-results; !errors.Is(err, c.err) || c.err == nil && err != nil {
-						t.Errorf("%v, want %v", err, c.err)
+						t.Errorf("a request that waited for the lease: got error %v, want %v", err, c.err)
 					}
 				}
 				synctest.Wait() // until the request that takes the lease has returned
-				if after := client.asked.Load() - lease.HotDecisions - beside; leased.Load() != c.leased || after != c.asked {
-					t.Errorf("%d from the lease, %d asked afterwards, want %d and %d", leased.Load(), after, c.leased, c.asked)
+				if after := client.plain.Load() - lease.HotDecisions - others; leased.Load() != c.leased || after != c.plain {
+					t.Errorf("%d decisions from the lease and %d calls afterwards, want %d and %d", leased.Load(), after, c.leased, c.plain)
 				}
 				if waited := time.Since(begun); waited > defaultTimeout {
-					t.Errorf("they waited for %v", waited)
+					t.Errorf("the requests waited for %v, want at most %v", waited, defaultTimeout)
 				}
 				time.Sleep(time.Second) // until the exchange has ended
 				_ = lim.Close()
@@ -131,8 +132,8 @@ func TestLeaseAwaited(t *testing.T) {
 	}
 }
 
-// BenchmarkColdKey measures what leases add to a decision on a key that is rarely used, within this
-// process. Limiters with and without leases take turns, and the fastest turn of each counts.
+// BenchmarkColdKey measures how much time leases add to a decision on a rarely used key, within this process. Limiters with
+// and without leases take turns, and the fastest turn of each counts.
 func BenchmarkColdKey(b *testing.B) {
 	const turn = 200
 	client := redis.NewClient(&redis.Options{ContextTimeoutEnabled: true})

@@ -18,19 +18,18 @@ import (
 	"github.com/redislimit/redislimit/internal/lease"
 )
 
-// A slowRedis admits all decisions, when a test allows it, and records all other calls. It has one
-// limit.
+// A slowRedis admits all decisions, when a test allows it, and records all other calls. Its Limiter has one limit.
 type slowRedis struct {
 	gate   chan struct{} // decisions wait until it is closed
-	panics bool          // whether a decision that holds something panics after that
+	panics bool          // whether a decision that holds units or slots panics when the gate is open
 	frees  time.Duration // how long other calls take
 
 	mu   sync.Mutex
-	m    int64    // the id that the last decision asked for
-	sent []string // the other calls: operation, m and handle
+	m    int64    // the id that the last decision requested for its hold
+	sent []string // the other calls: operation, m and handle; "id" stands for the handle that was requested
 }
 
-// The handle that slowRedis returns.
+// slowA and slowB are the handle that slowRedis returns.
 const slowA, slowB = 77, 1_800_000_100_000_000
 
 func (c *slowRedis) Process(_ context.Context, cmd redis.Cmder) error {
@@ -79,9 +78,9 @@ func (c *slowRedis) others() []string {
 // errHook stands for the error of a hook that panicked.
 var errHook = errors.New("a hook panicked")
 
-// TestLeft checks replies of Redis that come after their caller has left, for any reason. What the call
-// holds must be given back once. If the reply is lost, slots are given back by the id that the call
-// asked for.
+// TestLeft checks replies of Redis that arrive after the caller has stopped waiting, because its context ended or because the
+// Timeout is over. What the call holds must be given back once. If the reply is lost, slots are given back by the id that
+// the call requested.
 func TestLeft(t *testing.T) {
 	t.Parallel()
 	slots, bucket := InFlight(1, SlotTTL(time.Minute)), TokenBucket(PerMinute(10))
@@ -97,17 +96,17 @@ func TestLeft(t *testing.T) {
 	for name, c := range map[string]struct {
 		limit    Limit
 		take     func(*Limiter, context.Context) (*admission, error)
-		leaves   time.Duration // 0: it stays
-		cancels  bool          // and has no deadline
-		answered time.Duration
-		want     []string
+		leaves   time.Duration // when the caller's context ends; 0: never
+		cancels  bool          // whether the context is canceled, instead of having a deadline
+		answered time.Duration // when Redis replies
+		want     []string      // the calls that give something back
 		err      error
 	}{
 		"canceled":          {slots, acquire, soon, true, 2 * soon, []string{"7 0 77"}, context.Canceled},
 		"deadline":          {slots, acquire, soon, false, 2 * soon, []string{"7 0 77"}, context.DeadlineExceeded},
 		"held units":        {bucket, reserve, soon, true, 2 * soon, []string{"3 0 77"}, context.Canceled},
 		"charged":           {bucket, acquire, soon, true, 2 * soon, nil, context.Canceled},
-		"nobody left":       {slots, acquire, 0, true, 2 * soon, nil, nil},
+		"caller waits":      {slots, acquire, 0, true, 2 * soon, nil, nil},
 		"late":              {slots, acquire, 0, true, late, []string{"7 0 id", "7 0 77"}, nil},
 		"late, held units":  {bucket, reserve, 0, true, late, []string{"3 0 77"}, nil},
 		"left and late":     {slots, acquire, soon, true, late, []string{"7 0 id", "7 0 77"}, context.Canceled},
@@ -137,13 +136,13 @@ func TestLeft(t *testing.T) {
 					err = errHook
 				}
 				if !errors.Is(err, c.err) || (r != nil) != (c.err == nil) || errors.Is(err, ErrUnavailable) {
-					t.Errorf("%v, %v; want %v", r, err, c.err)
+					t.Errorf("got %v, %v; want the error %v", r, err, c.err)
 				}
 				if r != nil && (r.Source == SourceFallback) != (c.answered == late) {
-					t.Errorf("decided by %v", r.Source)
+					t.Errorf("decided by %v, want the fallback only if Redis is late", r.Source)
 				}
 				if c.leaves > 0 && time.Since(begun) > c.leaves {
-					t.Errorf("it left after %v", time.Since(begun))
+					t.Errorf("the caller returned after %v, want at most %v", time.Since(begun), c.leaves)
 				}
 				time.Sleep(5 * time.Second)
 				slices.Sort(c.want)
@@ -157,8 +156,8 @@ func TestLeft(t *testing.T) {
 	}
 }
 
-// TestLeftClose closes a Limiter while a cleanup for a caller that has left is in flight: Close must
-// wait for it, but no longer than the Timeout.
+// TestLeftClose closes a Limiter while a cleanup for a caller that has left is in flight: Close must wait for the cleanup,
+// but no longer than the Timeout.
 func TestLeftClose(t *testing.T) {
 	t.Parallel()
 	for frees, want := range map[time.Duration]time.Duration{300 * time.Millisecond: 300 * time.Millisecond, time.Second: defaultTimeout} {
@@ -168,7 +167,7 @@ func TestLeftClose(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			time.AfterFunc(time.Millisecond, cancel)
 			if _, err := lim.Acquire(ctx, "k", 1); !errors.Is(err, context.Canceled) {
-				t.Error(err)
+				t.Errorf("Acquire: got error %v, want context.Canceled", err)
 			}
 			close(client.gate)
 			synctest.Wait()
@@ -182,10 +181,11 @@ func TestLeftClose(t *testing.T) {
 	}
 }
 
-// TestEndIsSent ends Permits with contexts that have ended, or end soon: what ends is sent all the
-// same, once, and its caller does not wait.
+// TestEndIsSent ends Permits with contexts that have ended, or end soon: Release and Cancel must reach Redis all the same,
+// once, and the caller returns when its context ends.
 func TestEndIsSent(t *testing.T) {
 	t.Parallel()
+	// The names are what slowRedis records: the operation, and the handle of the Permit.
 	for name, end := range map[string]func(*Permit, context.Context) error{
 		"7 0 77": (*Permit).Release, "4 0 77": (*Permit).Cancel,
 	} {
@@ -203,10 +203,10 @@ func TestEndIsSent(t *testing.T) {
 				begun := time.Now()
 				err = end(r, ctx)
 				if took := time.Since(begun); took != min(lasts, client.frees) || !errors.Is(err, ctx.Err()) || ctx.Err() == nil && err != nil {
-					t.Errorf("%v after %v", err, took)
+					t.Errorf("got error %v after %v, want %v after %v", err, took, ctx.Err(), min(lasts, client.frees))
 				}
 				if err := end(r, t.Context()); err != nil { // only the first end counts
-					t.Error(err)
+					t.Errorf("the second end: got error %v, want none", err)
 				}
 				time.Sleep(time.Second)
 				if sent := client.others(); !slices.Equal(sent, []string{name}) {
@@ -218,8 +218,8 @@ func TestEndIsSent(t *testing.T) {
 	}
 }
 
-// TestLeftExchange checks a caller of Reserve that leaves while its lease is taken: nothing is reserved,
-// and the lease is available to other callers.
+// TestLeftExchange checks a caller of Reserve that leaves while its lease is being taken: nothing is reserved, and the lease
+// is available to other callers.
 func TestLeftExchange(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -233,30 +233,30 @@ func TestLeftExchange(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Millisecond, cancel)
 		if r, err := lim.Reserve(ctx, "k", 1); r != nil || !errors.Is(err, context.Canceled) || client.exchanges.Load() != 1 {
-			t.Errorf("%v, %v; %d exchanges", r, err, client.exchanges.Load())
+			t.Errorf("Reserve: got %v, %v after %d exchanges; want context.Canceled after 1", r, err, client.exchanges.Load())
 		}
 		synctest.Wait() // the lease is taken although its caller has left
 		close(client.gate)
 		synctest.Wait()
-		if n := client.asked.Load(); n != lease.HotDecisions {
-			t.Errorf("%d requests after it left", n-lease.HotDecisions)
+		if n := client.plain.Load(); n != lease.HotDecisions {
+			t.Errorf("%d calls to Redis after the caller left, want none", n-lease.HotDecisions)
 		}
 		if res, err := lim.Allow(t.Context(), "k"); err != nil || res.Source != SourceLease {
-			t.Errorf("%v, %v", res, err)
+			t.Errorf("the next request: got %+v, %v; want a decision from the lease", res, err)
 		}
 		_ = lim.Close()
 		time.Sleep(time.Second)
 	})
 }
 
-// A oneSlot is a Redis with one slot. It takes the time frees to free the slot, and is down after the
-// time away.
+// A oneSlot is a Redis with one slot. Freeing the slot takes the time frees. If away is not 0, the server goes down that long
+// after the first call.
 type oneSlot struct {
 	frees, away time.Duration
 
 	mu   sync.Mutex
 	held int64
-	gone time.Time // when it goes down
+	gone time.Time // when the server goes down
 }
 
 func (c *oneSlot) Process(_ context.Context, cmd redis.Cmder) error {
@@ -283,9 +283,8 @@ func (c *oneSlot) Process(_ context.Context, cmd redis.Cmder) error {
 	return set(cmd, 7-held, 1_800_000_000_000_000, 0, 0, 0, held, slowA, slowB)
 }
 
-// TestWokenWhenFree gives back a slot by a caller that does not wait for the reply. A caller that waits
-// for the slot must be woken by the reply. If it asked too early, it would be denied and sleep for a
-// second.
+// TestWokenWhenFree gives back a slot by a caller that does not wait for the reply. A caller that waits for the slot must be
+// woken by the reply. If it was woken before Redis has freed the slot, it would be denied and sleep for a second.
 func TestWokenWhenFree(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -298,7 +297,7 @@ func TestWokenWhenFree(t *testing.T) {
 		go func() {
 			r, err := lim.AcquireWait(context.Background(), "k", 1)
 			if took := time.Since(begun); err != nil || took != 100*time.Millisecond {
-				t.Errorf("%v after %v", err, took)
+				t.Errorf("AcquireWait: got error %v after %v, want none after 100ms", err, took)
 			}
 			_ = r.Release(context.Background())
 			close(left)

@@ -10,9 +10,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
+// someClient is a client for tests that send nothing.
 var someClient = redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
 
-// TestNewRefuses makes every mistake in the options, and checks that the error names it.
+// TestNewRefuses makes every mistake in the options, and checks that the error names the mistake.
 func TestNewRefuses(t *testing.T) {
 	t.Parallel()
 	minute, fine := PerMinute(10), TokenBucket(PerMinute(100))
@@ -86,19 +87,19 @@ func TestNewRefuses(t *testing.T) {
 	} {
 		lim, err := New(someClient, "api", opts...)
 		if err == nil || lim != nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), `limiter "api"`) {
-			t.Errorf("%v, want %q", err, want)
+			t.Errorf("got error %v, want one that contains %q", err, want)
 		}
 	}
 	for _, name := range []string{"", "a{b", "a:b", strings.Repeat("n", 65)} {
 		_, err := New(someClient, name, fine)
 		if want := fmt.Sprintf("limiter name %q: allowed are 1 to 64 letters, digits", name); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v, want %q", err, want)
+			t.Errorf("got error %v, want one that contains %q", err, want)
 		}
 	}
 }
 
-// TestNewRefusesClients passes clients that cannot decide. The error must say what to pass instead, and
-// must not contain the password.
+// TestNewRefusesClients passes clients that cannot decide. The error must say what to pass instead, and must not contain the
+// password of the URL.
 func TestNewRefusesClients(t *testing.T) {
 	t.Parallel()
 	const url = "redis://me:secret@localhost"
@@ -119,7 +120,7 @@ func TestNewRefusesClients(t *testing.T) {
 	} {
 		lim, err := New(c.client, "api", TokenBucket(PerMinute(100)))
 		if err == nil || lim != nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "secret") {
-			t.Errorf("%v, want %q", err, c.want)
+			t.Errorf("got error %v, want one that contains %q and no password", err, c.want)
 		}
 	}
 }
@@ -150,17 +151,18 @@ func TestNewAccepts(t *testing.T) {
 		{TokenBucket(PerSecond(10), Burst(30)), FixedWindow(PerDay(5000), Aligned()), Prefix("my.app:v1")},
 	} {
 		if _, err := New(someClient, strings.Repeat("n", 64), opts...); err != nil {
-			t.Error(err)
+			t.Errorf("New with %v: got error %v, want none", opts, err)
 		}
 	}
 	defer func() {
 		if recover() == nil {
-			t.Error("MustNew did not panic")
+			t.Error("MustNew did not panic without a client")
 		}
 	}()
 	MustNew(nil, "api", TokenBucket(PerMinute(1)))
 }
 
+// TestLimitNames checks Name, Algorithm and Capacity of limits, and that Limits returns a copy.
 func TestLimitNames(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -185,31 +187,32 @@ func TestLimitNames(t *testing.T) {
 		{Limit{}, "", "", 0},
 	} {
 		if c.limit.Name() != c.name || c.limit.Algorithm() != c.algorithm || c.limit.Capacity() != c.burst {
-			t.Errorf("%v: Name %q, Algorithm %q, Burst %d", c.limit, c.limit.Name(), c.limit.Algorithm(), c.limit.Capacity())
+			t.Errorf("%v: got Name %q, Algorithm %q, Capacity %d; want %q, %q, %d", c.limit, c.limit.Name(), c.limit.Algorithm(), c.limit.Capacity(),
+				c.name, c.algorithm, c.burst)
 		}
 	}
 	if r := InFlight(10).Rate(); r != (Rate{}) {
-		t.Errorf("slots have the rate %v", r)
+		t.Errorf("Rate of InFlight: got %v, want none", r)
 	}
 	lim := MustNew(someClient, "api", TokenBucket(PerMinute(100)), FixedWindow(PerDay(5)))
 	limits := lim.Limits()
 	if len(limits) != 2 || limits[0].Rate() != PerMinute(100) || limits[1].Name() != "fixed-1d" || lim.Name() != "api" {
-		t.Errorf("Limits: %v of %q", limits, lim.Name())
+		t.Errorf("got the limits %v of %q, want 100 per minute and fixed-1d of \"api\"", limits, lim.Name())
 	}
 	limits[0] = Limit{}
 	if lim.Limits()[0].Name() != "token-1m" {
-		t.Error("Limits returned its own slice")
+		t.Error("a change of the slice that Limits returned changed the Limiter")
 	}
 }
 
-// TestDerivedAreBounded derives more different limits than are remembered.
+// TestDerivedAreBounded derives more different limits than a Limiter remembers, and checks that the memory stays bounded.
 func TestDerivedAreBounded(t *testing.T) {
 	t.Parallel()
 	var d derived
 	for hash := range uint64(2*maxDerived + 10) {
 		d.put(hash, &Limiter{})
 		if len(d.byHash) > maxDerived || len(d.byHash) != d.count {
-			t.Fatalf("after %d limits, %d are remembered, and %d counted", hash+1, len(d.byHash), d.count)
+			t.Fatalf("after %d limits, %d are remembered and %d counted, want at most %d, and equal numbers", hash+1, len(d.byHash), d.count, maxDerived)
 		}
 	}
 }

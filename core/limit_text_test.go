@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// limitTexts contains Limits, by the texts that they print.
+// limitTexts contains Limits by the texts that they print.
 var limitTexts = map[string]Limit{
 	"token_bucket 100/1m":                          TokenBucket(PerMinute(100)),
 	"token_bucket 100/1m burst=200 name=api":       TokenBucket(PerMinute(100), LimitName("api"), Burst(200)),
@@ -35,11 +35,13 @@ var limitTexts = map[string]Limit{
 	"in_flight 0 slot_ttl=30s":                     InFlight(0, SlotTTL(30*time.Second)),
 }
 
+// TestParseLimit checks that each text is parsed to its Limit, and printed by it. Some texts that are parsed are printed in
+// another form.
 func TestParseLimit(t *testing.T) {
 	t.Parallel()
 	for text, want := range limitTexts {
 		if text != want.String() {
-			t.Errorf("%q prints %q", text, want)
+			t.Errorf("got the text %q, want %q", want, text)
 		}
 		readAs(t, text, want)
 	}
@@ -62,8 +64,8 @@ func readAs(t *testing.T, text string, want Limit) {
 	}
 }
 
-// TestParseLimitRefuses checks texts that cannot be read, and some that With refuses. The error must
-// name the wrong word, and say what is allowed.
+// TestParseLimitRefuses checks texts that cannot be parsed, and some that With refuses. The error must name the wrong word, and
+// say what is allowed.
 func TestParseLimitRefuses(t *testing.T) {
 	t.Parallel()
 	const names = `1 to 64 letters, digits and "_.-"`
@@ -112,9 +114,9 @@ func TestParseLimitRefuses(t *testing.T) {
 		case err == nil || got != (Limit{}):
 			t.Errorf("ParseLimit(%.80q) = %v, %v; want an error", text, got, err)
 		case !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), "redislimit: limit "):
-			t.Errorf("ParseLimit(%.80q): the error does not say %q: %v", text, want, err)
+			t.Errorf("ParseLimit(%.80q): got error %v, want one that contains %q", text, err, want)
 		case len(err.Error()) > 600:
-			t.Errorf("ParseLimit(%.80q): an error of %d bytes", text, len(err.Error()))
+			t.Errorf("ParseLimit(%.80q): the error has %d bytes, want at most 600", text, len(err.Error()))
 		}
 	}
 }
@@ -131,15 +133,15 @@ func TestWrongLimitText(t *testing.T) {
 		"gcra 1/1d burst=40000": GCRA(PerDay(1), Burst(40_000)),
 	} {
 		if l.String() != text {
-			t.Errorf("%q prints %q", text, l)
+			t.Errorf("got the text %q, want %q", l, text)
 		}
 		if text, err := l.MarshalText(); err == nil || !strings.Contains(err.Error(), l.String()) {
-			t.Errorf("%v is marshaled as %q, %v", l, text, err)
+			t.Errorf("MarshalText of %v: got %q, %v; want an error that contains the limit", l, text, err)
 		}
 	}
 }
 
-// TestLimitFields reads and writes Limits within a struct, by encoding/json.
+// TestLimitFields unmarshals and marshals Limits that are fields of a struct, by encoding/json.
 func TestLimitFields(t *testing.T) {
 	t.Parallel()
 	type config struct {
@@ -148,23 +150,23 @@ func TestLimitFields(t *testing.T) {
 	const text = `{"limits":{"api":["token_bucket 100/1m burst=200","in_flight 10"]}}`
 	var c config
 	if err := json.Unmarshal([]byte(text), &c); err != nil || len(c.Limits["api"]) != 2 || c.Limits["api"][1] != InFlight(10) {
-		t.Errorf("%v, %v", c, err)
+		t.Errorf("Unmarshal: got %v, %v; want two limits, the second of them in_flight 10", c, err)
 	}
 	if again, err := json.Marshal(c); err != nil || string(again) != text {
-		t.Errorf("%s, %v", again, err)
+		t.Errorf("Marshal: got %s, %v; want %s", again, err, text)
 	}
 	for _, wrong := range []string{`{"limits":{"api":[""]}}`, `{"limits":{"api":["gcra 1/m burst=0"]}}`} {
 		if err := json.Unmarshal([]byte(wrong), &c); err == nil || !strings.Contains(err.Error(), "redislimit: limit ") {
-			t.Errorf("%s: %v", wrong, err)
+			t.Errorf("Unmarshal of %s: got error %v, want one about the limit", wrong, err)
 		}
 	}
 	if _, err := json.Marshal(config{map[string][]Limit{"api": {TokenBucket(PerMinute(1), Burst(0))}}}); err == nil {
-		t.Error("a wrong Limit was marshaled")
+		t.Error("Marshal accepted a Limit with a burst of 0")
 	}
 }
 
-// FuzzParseLimit parses texts, and passes the same numbers to constructors: every Limit that is accepted
-// must print a text that is parsed to an equal Limit.
+// FuzzParseLimit parses texts, and passes the same numbers to constructors: every Limit that is accepted must print a text that
+// is parsed to an equal Limit.
 func FuzzParseLimit(f *testing.F) {
 	for text := range limitTexts {
 		f.Add(text, int64(100), int64(time.Minute), int64(5), "api")
@@ -176,7 +178,7 @@ func FuzzParseLimit(f *testing.F) {
 		if l, err := ParseLimit(text); err == nil {
 			checkText(t, l)
 			if err := l.check(); err != nil {
-				t.Fatalf("ParseLimit(%q) = %v: %v", text, l, err)
+				t.Fatalf("ParseLimit(%q) = %v, which is not valid: %v", text, l, err)
 			}
 		}
 		r := Per(count, time.Duration(period))
@@ -189,18 +191,17 @@ func FuzzParseLimit(f *testing.F) {
 	})
 }
 
-// checkText checks that l is marshaled if and only if With accepts it, and that the text is parsed to an
-// equal Limit.
+// checkText checks that l is marshaled if and only if With accepts l, and that its text is parsed to an equal Limit.
 func checkText(t *testing.T, l Limit) {
 	t.Helper()
 	text, err := l.MarshalText()
 	if wrong := l.check(); wrong != nil {
 		if err == nil || !strings.HasSuffix(err.Error(), wrong.Error()) {
-			t.Fatalf("%v is marshaled: %q, %v", l, text, err)
+			t.Fatalf("MarshalText of the wrong limit %v: got %q, %v; want the error %v", l, text, err, wrong)
 		}
 		return
 	}
 	if again, err2 := ParseLimit(string(text)); err != nil || err2 != nil || again != l || string(text) != l.String() {
-		t.Fatalf("%v is marshaled as %q, %v, which reads back as %v, %v", l, text, err, again, err2)
+		t.Fatalf("%v is marshaled as %q, %v, which is parsed as %v, %v; want the same limit", l, text, err, again, err2)
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/limits"
 )
 
-// TestNewMemoryTakesOptionsOfRedis passes the options of a service to NewMemory, as its tests would:
-// options about Redis are checked, and have no effect.
+// TestNewMemoryTakesOptionsOfRedis passes the options of a service to NewMemory, as the tests of the service would: options
+// about Redis are checked, and have no effect.
 func TestNewMemoryTakesOptionsOfRedis(t *testing.T) {
 	t.Parallel()
 	limit := core.TokenBucket(core.PerMinute(1))
@@ -22,16 +22,17 @@ func TestNewMemoryTakesOptionsOfRedis(t *testing.T) {
 		{core.MaxKeys(5), core.FailOpen(), core.Clock(time.Now), core.Lease(time.Second)},
 	} {
 		if !allow(t, core.MustNewMemory("m", limit, core.Options(opts...)), "k", 1).Allowed {
-			t.Errorf("%v: it denies", opts)
+			t.Errorf("a Limiter with the options %v denied the first request, want it admitted", opts)
 		}
 	}
 	for name, option := range map[string]core.Option{"a b": limit, "m": core.Options(limit, core.Timeout(0))} {
 		if lim, err := core.NewMemory(name, option); err == nil || lim != nil {
-			t.Errorf("%s: a mistake was accepted", name)
+			t.Errorf("NewMemory(%q) with a mistake: got %v, %v; want an error", name, lim, err)
 		}
 	}
 }
 
+// allow decides on n units of a key, without an error.
 func allow(t *testing.T, lim *core.Limiter, key string, n int64) core.Result {
 	t.Helper()
 	res, err := lim.AllowN(t.Context(), key, n)
@@ -41,8 +42,8 @@ func allow(t *testing.T, lim *core.Limiter, key string, n int64) core.Result {
 	return res
 }
 
-// TestMemoryFull fills a Limiter: new keys must still be served. A key that has used up its limit must
-// be evicted last, and a key whose units are all available again first.
+// TestMemoryFull fills a Limiter: new keys must still be served. A key that has used up its limit must be evicted last, and a
+// key whose units are all available again must be evicted first.
 func TestMemoryFull(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -54,12 +55,12 @@ func TestMemoryFull(t *testing.T) {
 			}
 			for i := range 10_000 {
 				if !allow(t, lim, fmt.Sprint("newcomer", i), 1).Allowed {
-					t.Fatalf("%s: newcomer %d was denied", name, i)
+					t.Fatalf("%s: newcomer %d was denied, want it admitted", name, i)
 				}
 			}
 			for i := range 10 {
 				if allow(t, lim, fmt.Sprint("attacker", i), 1).Allowed {
-					t.Errorf("%s: attacker %d was forgotten for newcomers", name, i)
+					t.Errorf("%s: attacker %d was admitted, want a denial: its key was evicted for newcomers", name, i)
 				}
 			}
 			time.Sleep(30 * time.Minute)
@@ -72,14 +73,14 @@ func TestMemoryFull(t *testing.T) {
 			}
 			for i := range 100 {
 				if res := allow(t, lim, fmt.Sprint("fresh", i), 0); res.Remaining != 8 {
-					t.Errorf("%s: fresh key %d was forgotten while others had refilled: %+v", name, i, res)
+					t.Errorf("%s: fresh key %d has %d left, want 8: it was evicted before keys that had refilled", name, i, res.Remaining)
 				}
 			}
 		}
 	})
 }
 
-// TestMemoryBound uses many keys in many goroutines: the Limiter must keep no more than MaxKeys.
+// TestMemoryBound uses many keys in many goroutines: the Limiter must not keep more than MaxKeys keys.
 func TestMemoryBound(t *testing.T) {
 	t.Parallel()
 	const entries = 1500
@@ -92,7 +93,7 @@ func TestMemoryBound(t *testing.T) {
 				key := fmt.Sprint(r.IntN(20_000))
 				res, err := lim.Acquire(t.Context(), key, 1+r.Int64N(10))
 				if err != nil {
-					t.Error(err)
+					t.Errorf("Acquire: got error %v, want none", err)
 				}
 				switch r.IntN(10) {
 				case 0:
@@ -101,7 +102,7 @@ func TestMemoryBound(t *testing.T) {
 					err = lim.Reset(t.Context(), key)
 				}
 				if err != nil {
-					t.Error(err)
+					t.Errorf("Cancel or Reset: got error %v, want none", err)
 				}
 			}
 		})
@@ -118,11 +119,11 @@ func TestMemoryBound(t *testing.T) {
 		}
 	}
 	if remembered > entries || remembered < entries/2 {
-		t.Errorf("%d keys are remembered, want at most %d and not far fewer", remembered, entries)
+		t.Errorf("the Limiter remembers %d keys, want at most %d, and at least half as many", remembered, entries)
 	}
 }
 
-// TestMemoryAllocates checks that a decision in memory allocates nothing.
+// TestMemoryAllocates checks that a decision in memory makes no allocation.
 func TestMemoryAllocates(t *testing.T) {
 	const most = 100_000 // the largest count that SlidingWindowLog accepts
 	for _, v := range limits.All() {
@@ -132,12 +133,12 @@ func TestMemoryAllocates(t *testing.T) {
 				allow(t, lim, key, n)
 				got := testing.AllocsPerRun(1000, func() { allow(t, lim, key, n) })
 				if got != 0 {
-					t.Errorf("%s, %s: %v allocations, want none", name, what, got)
+					t.Errorf("%s, %s: a decision makes %v allocations, want none", name, what, got)
 				}
 			}
 		}
 		if got := testing.AllocsPerRun(1000, func() { _, _ = lim.Peek(t.Context(), "ip:192.0.2.1") }); got != 0 {
-			t.Errorf("%s: %v allocations of a Peek, want none", name, got)
+			t.Errorf("%s: a Peek makes %v allocations, want none", name, got)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 )
 
+// TestParseRate checks the rates that are accepted, and that the error for any other text is short.
 func TestParseRate(t *testing.T) {
 	t.Parallel()
 	for s, want := range map[string]Rate{
@@ -37,11 +38,12 @@ func TestParseRate(t *testing.T) {
 		if got, err := ParseRate(s); err == nil || got != (Rate{}) {
 			t.Errorf("ParseRate(%.40q) = %v, %v; want an error", s, got, err)
 		} else if len(err.Error()) > 300 {
-			t.Errorf("ParseRate(%.40q): an error of %d bytes", s, len(err.Error()))
+			t.Errorf("ParseRate(%.40q): the error has %d bytes, want at most 300", s, len(err.Error()))
 		}
 	}
 }
 
+// FuzzParseRate checks that every accepted rate is valid, and prints a text that is parsed to an equal Rate.
 func FuzzParseRate(f *testing.F) {
 	for _, s := range []string{"100/m", "5/10s", "1000/24h", "7/d", "1/1500us", "/", "1/1h30m", "5/week", "5/month"} {
 		f.Add(s)
@@ -52,10 +54,10 @@ func FuzzParseRate(f *testing.F) {
 			return
 		}
 		if err := r.check(); err != nil {
-			t.Fatalf("ParseRate(%q) = %v: %v", s, r, err)
+			t.Fatalf("ParseRate(%q) = %v, which is not valid: %v", s, r, err)
 		}
 		if again, err := ParseRate(r.String()); err != nil || again != r {
-			t.Fatalf("ParseRate(%q) = %v, which reads back as %v, %v", s, r, again, err)
+			t.Fatalf("ParseRate(%q) = %v, whose text is parsed as %v, %v; want the same rate", s, r, again, err)
 		}
 	})
 }

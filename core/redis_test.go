@@ -24,7 +24,7 @@ func (f fakeClient) Process(_ context.Context, cmd redis.Cmder) error {
 	return err
 }
 
-// redisError is an error that the server replies.
+// redisError is an error reply of the server.
 type redisError string
 
 func (e redisError) Error() string { return string(e) }
@@ -32,8 +32,8 @@ func (redisError) RedisError()     {}
 
 const errNoScript redisError = "NOSCRIPT No matching script."
 
-// TestWrongRepliesAdmitNobody checks replies that no script of this module returns: each must be an
-// error, and none may admit.
+// TestWrongRepliesAdmitNobody checks replies that no script of this module returns: each must be an error, and none may admit
+// a request.
 func TestWrongRepliesAdmitNobody(t *testing.T) {
 	t.Parallel()
 	for name, answer := range map[string]func(cmd redis.Cmder) error{
@@ -48,13 +48,13 @@ func TestWrongRepliesAdmitNobody(t *testing.T) {
 	} {
 		lim := MustNew(fakeClient(answer), "api", TokenBucket(PerMinute(100)), FailClosed())
 		if res, err := lim.Allow(context.Background(), "k"); !errors.Is(err, ErrUnavailable) || res != (Result{}) {
-			t.Errorf("%s: %+v, %v", name, res, err)
+			t.Errorf("%s: got %+v, %v; want ErrUnavailable", name, res, err)
 		}
 	}
 }
 
-// TestUnexpectedReply checks a server that gives wrong replies for one key. Each reply is an error of
-// its call, one line per minute is logged, and other keys are not affected.
+// TestUnexpectedReply checks a server that gives wrong replies for one key. Each wrong reply is an error of its own call, at
+// most one line per minute is logged, and other keys are not affected: the circuit breaker must not open.
 func TestUnexpectedReply(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -70,36 +70,37 @@ func TestUnexpectedReply(t *testing.T) {
 			for range 20 {
 				for range 5 {
 					if res, err := lim.Allow(t.Context(), "planted"); !errors.Is(err, ErrUnavailable) || strings.Contains(err.Error(), "breaker") {
-						t.Errorf("%+v, %v", res, err)
+						t.Errorf("got %+v, %v; want ErrUnavailable because of the reply, not because of the breaker", res, err)
 					}
 				}
 				if res, err := lim.Allow(t.Context(), "k"); err != nil || !res.Allowed {
-					t.Errorf("another key: %+v, %v", res, err)
+					t.Errorf("another key: got %+v, %v; want it admitted", res, err)
 				}
 				time.Sleep(time.Second)
 			}
 			if lines := strings.Count(log.String(), "\n"); lines != minute {
-				t.Errorf("%d lines in %d minutes: %s", lines, minute, log.String())
+				t.Errorf("%d lines are logged in %d minutes, want one per minute: %s", lines, minute, log.String())
 			}
 			time.Sleep(time.Minute)
 		}
 	})
 }
 
+// set stores an array of integers as the reply to a command.
 func set(cmd redis.Cmder, reply ...int64) error {
 	cmd.(interface{ SetVal(val []int64) }).SetVal(reply)
 	return nil
 }
 
-// TestSentOnce checks what is sent for one decision: the digest of the script, and then the source only
-// if Redis does not know the digest. go-redis must not repeat either of them.
+// TestSentOnce checks which commands are sent for one decision: the digest of the script, and the source only if Redis does not
+// know the digest. go-redis must not repeat either of them, because a repetition could charge twice.
 func TestSentOnce(t *testing.T) {
 	t.Parallel()
 	var sent []string
 	lim := MustNew(fakeClient(func(cmd redis.Cmder) error {
 		sent = append(sent, cmd.Name())
 		if !cmd.NoRetry() {
-			t.Errorf("%s may be repeated", cmd.Name())
+			t.Errorf("go-redis may repeat %s, want NoRetry", cmd.Name())
 		}
 		if cmd.Name() == "evalsha" {
 			return errNoScript
@@ -108,15 +109,15 @@ func TestSentOnce(t *testing.T) {
 	}), "api", TokenBucket(PerMinute(100)), FailClosed())
 	res, err := lim.Allow(context.Background(), "k")
 	if err != nil || !res.Allowed || res.Remaining != 99 || res.Source != SourceRedis {
-		t.Errorf("%+v, %v", res, err)
+		t.Errorf("got %+v, %v; want it admitted by Redis with 99 left", res, err)
 	}
 	if !slices.Equal(sent, []string{"evalsha", "eval"}) {
-		t.Errorf("sent %v", sent)
+		t.Errorf("the commands %v were sent, want evalsha and eval", sent)
 	}
 }
 
-// TestUnsupportedServer checks a server that lacks something that the scripts need. The error must say
-// so with the versions, and must differ from the error of an outage.
+// TestUnsupportedServer checks a server that lacks something that the scripts need. The error must say so and name the versions,
+// and must differ from the error of an outage.
 func TestUnsupportedServer(t *testing.T) {
 	t.Parallel()
 	for reply, unsupported := range map[string]bool{
@@ -129,7 +130,7 @@ func TestUnsupportedServer(t *testing.T) {
 		"READONLY You can't write against a read only replica.":                                            false,
 	} {
 		var log strings.Builder
-		told := make(chan struct{})
+		observed := make(chan struct{})
 		lim := MustNew(fakeClient(func(cmd redis.Cmder) error {
 			if cmd.Name() == "info" {
 				cmd.(*redis.StringCmd).SetVal("# Server\r\nredis_version:3.2.1\r\n")
@@ -138,7 +139,7 @@ func TestUnsupportedServer(t *testing.T) {
 			return redisError(reply)
 		}), "api", TokenBucket(PerMinute(100)), FailClosed(), Logger(slog.New(slog.NewTextHandler(&log, nil))), Observe(func(_ context.Context, e Event) {
 			if e.Kind == EventFallbackOn {
-				close(told)
+				close(observed)
 			}
 		}))
 		var err error
@@ -147,36 +148,36 @@ func TestUnsupportedServer(t *testing.T) {
 				err = e
 			}
 		}
-		<-told // a background goroutine notifies the observer after the outage is logged
+		<-observed // a background goroutine notifies the observer after the outage is logged
 		_ = lim.Close()
 		if !errors.Is(err, ErrUnavailable) || errors.Is(err, ErrUnsupported) != unsupported {
-			t.Errorf("%s: %v", reply, err)
+			t.Errorf("%s: got error %v, want ErrUnavailable, and ErrUnsupported: %t", reply, err, unsupported)
 		}
 		if unsupported && (!strings.Contains(err.Error(), "Redis 6.0 or newer") || !strings.Contains(err.Error(), "redis 3.2.1")) {
-			t.Errorf("%s: the error does not name the versions: %v", reply, err)
+			t.Errorf("%s: got error %v, want one that names the versions", reply, err)
 		}
 		if strings.Contains(log.String(), "redis cannot be used") != unsupported || strings.Count(log.String(), "level=WARN") != 1 {
-			t.Errorf("%s: logged %s", reply, log.String())
+			t.Errorf("%s: want one warning, with \"redis cannot be used\": %t; got %s", reply, unsupported, log.String())
 		}
 	}
 }
 
-// TestOtherNumbers makes two Limiters with the same name. If their numbers differ, that is a mistake,
-// and is logged.
+// TestOtherNumbers makes two Limiters with the same name. If their limits are stored under the same key but have different
+// numbers, that is a mistake, and a warning is logged.
 func TestOtherNumbers(t *testing.T) {
 	t.Parallel()
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
 	for name, c := range map[string]struct {
 		client Client
 		opts   []Option
-		want   int
+		want   int // how many warnings are logged
 	}{
 		"the same":         {client, []Option{TokenBucket(PerMinute(10))}, 0},
 		"other numbers":    {client, []Option{TokenBucket(PerMinute(11))}, 1},
 		"another period":   {client, []Option{TokenBucket(PerHour(11))}, 0},
 		"another prefix":   {client, []Option{TokenBucket(PerMinute(11)), Prefix("other")}, 0},
 		"another client":   {redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}), []Option{TokenBucket(PerMinute(11))}, 0},
-		"one of its own":   {client, []Option{TokenBucket(PerMinute(10)), FixedWindow(PerDay(10))}, 0},
+		"another limit":    {client, []Option{TokenBucket(PerMinute(10)), FixedWindow(PerDay(10))}, 0},
 		"another kind":     {client, []Option{SlidingWindowLog(PerMinute(10), LimitName("token-1m"))}, 0},
 		"other at another": {client, []Option{FixedWindow(PerDay(10)), TokenBucket(PerMinute(9))}, 1},
 	} {
@@ -190,13 +191,13 @@ func TestOtherNumbers(t *testing.T) {
 	}
 }
 
-// TestMistakesAtStart makes Limiters that New accepts, but with a warning.
+// TestMistakesAtStart makes Limiters that New accepts with a warning: there are more processes than a limit has units.
 func TestMistakesAtStart(t *testing.T) {
 	t.Parallel()
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
 	for name, c := range map[string]struct {
 		opts []Option
-		want int
+		want int // how many warnings are logged
 	}{
 		"a share of each":  {[]Option{TokenBucket(PerMinute(50)), InFlight(50), Processes(50)}, 0},
 		"none of a window": {[]Option{FixedWindow(PerMinute(49)), Processes(50)}, 1},
@@ -213,8 +214,8 @@ func TestMistakesAtStart(t *testing.T) {
 	}
 }
 
-// TestLimiterForEachRequest makes a Limiter for each request, as a faulty service would: one warning is
-// logged, and none if the Limiters are closed.
+// TestLimiterForEachRequest makes a Limiter for each request, as a faulty service would: one warning is logged, and none if each
+// Limiter is closed.
 func TestLimiterForEachRequest(t *testing.T) {
 	t.Parallel()
 	for _, closes := range []bool{true, false} {
@@ -228,7 +229,7 @@ func TestLimiterForEachRequest(t *testing.T) {
 			}
 		}
 		if n, want := strings.Count(log.String(), "\n"), map[bool]int{false: 1}[closes]; n != want || strings.Count(log.String(), "make each once") != n {
-			t.Errorf("closed %t: %d warnings, want %d: %s", closes, n, want, log.String())
+			t.Errorf("closed %t: %d warnings are logged, want %d: %s", closes, n, want, log.String())
 		}
 		_ = kept.Close()
 	}

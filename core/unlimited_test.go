@@ -15,8 +15,8 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
 
-// TestNewRefusesZero passes limits of 0 to New and NewMemory, by each constructor, which must refuse
-// them. They must accept Unlimited, even beside options that only matter for limits that With sets.
+// TestNewRefusesZero checks that New and NewMemory refuse limits of 0, which only With may set, for each constructor. They must
+// accept Unlimited, even beside options that only matter for limits that With sets.
 func TestNewRefusesZero(t *testing.T) {
 	t.Parallel()
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
@@ -34,7 +34,7 @@ func TestNewRefusesZero(t *testing.T) {
 			second(core.New(client, "api", core.InFlight(1, core.LimitName("x")), limit)), second(core.NewMemory("api", core.Unlimited(), limit)),
 		} {
 			if err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("%v: %v, want %q", limit, err, want)
+				t.Errorf("%v: got error %v, want one that contains %q", limit, err, want)
 			}
 		}
 	}
@@ -47,18 +47,18 @@ func TestNewRefusesZero(t *testing.T) {
 	unlimited := core.Unlimited()
 	if limits := lim.Limits(); !slices.Equal(limits, []core.Limit{unlimited, unlimited}) || unlimited.Name() != "unlimited" ||
 		unlimited.Algorithm() != "unlimited" || unlimited.Capacity() != math.MaxInt64 || unlimited.Rate() != (core.Rate{}) {
-		t.Errorf("%v", limits)
+		t.Errorf("got the limits %v, want two that are Unlimited, with its name, algorithm, capacity and no rate", limits)
 	}
 	if got := core.TokenBucket(core.PerMinute(0), core.Burst(7)).Capacity(); got != 0 {
-		t.Errorf("the capacity of a count of 0 is %d", got)
+		t.Errorf("the capacity of a limit of 0 is %d, want 0", got)
 	}
 }
 
+// second returns the error of New.
 func second(_ *core.Limiter, err error) error { return err }
 
-// TestUnlimitedOutage checks Unlimited and limits of 0 while Redis is down. Without bans, neither Redis
-// nor the outage policy is needed. With bans, the outage policy decides, except that a limit of 0 always
-// denies.
+// TestUnlimitedOutage checks Unlimited and limits of 0 while Redis is down. Without bans, neither Redis nor the outage policy is
+// needed. With bans, the outage policy decides, except that a limit of 0 always denies.
 func TestUnlimitedOutage(t *testing.T) {
 	t.Parallel()
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1})
@@ -66,7 +66,7 @@ func TestUnlimitedOutage(t *testing.T) {
 	for name, c := range map[string]struct {
 		policy          core.Option
 		unlimited, zero core.Source // the sources of the decisions with bans
-		fails           bool
+		fails           bool        // whether Unlimited with bans returns an error
 	}{
 		"FailLocal":  {core.FailLocal(), core.SourceFallback, core.SourceFallback, false},
 		"FailOpen":   {core.FailOpen(), core.SourceNone, core.SourceUncounted, false},
@@ -83,17 +83,17 @@ func TestUnlimitedOutage(t *testing.T) {
 			unlimited, zero := derive(t, lim, core.Unlimited()), derive(t, lim, core.FixedWindow(core.PerHour(0)))
 			res, err := unlimited.Allow(t.Context(), "k")
 			if fails := bans && c.fails; errors.Is(err, core.ErrUnavailable) != fails || res.Allowed == fails || res.Source != free {
-				t.Errorf("%s, bans %v: unlimited: %+v, %v", name, bans, res, err)
+				t.Errorf("%s, bans %v: Unlimited: got %+v, %v; want the source %v, and an error: %t", name, bans, res, err, free, fails)
 			}
 			r, err := zero.Reserve(t.Context(), "k", 1)
 			if res := r.Decided(); err != nil || res.Allowed || res.Source != none || res.RetryAfter != core.Never || res.LimitName != "fixed-1h" {
-				t.Errorf("%s, bans %v: of 0: %+v, %v", name, bans, res, err)
+				t.Errorf("%s, bans %v: a limit of 0: got %+v, %v; want a denial by fixed-1h forever, and the source %v", name, bans, res, err, none)
 			}
 			if name == "FailLocal" && bans {
-				_ = unlimited.Block(t.Context(), "k", time.Hour) // only in this process
+				_ = unlimited.Block(t.Context(), "k", time.Hour) // blocks the key in this process only
 				for _, l := range []*core.Limiter{unlimited, zero} {
 					if res, err := l.Allow(t.Context(), "k"); err != nil || !res.Banned || res.Source != core.SourceFallback {
-						t.Errorf("blocked by hand: %+v, %v", res, err)
+						t.Errorf("after Block: got %+v, %v; want a ban by the fallback", res, err)
 					}
 				}
 			}
@@ -101,8 +101,8 @@ func TestUnlimitedOutage(t *testing.T) {
 	}
 }
 
-// TestUnlimitedIsRemembered checks that the deny cache answers for a banned key, and for a key with a
-// limit of 0. Without bans, no command may be sent at all.
+// TestUnlimitedIsRemembered checks that the deny cache answers for a banned key, and for a key with a limit of 0. Without bans, no
+// command may be sent at all.
 func TestUnlimitedIsRemembered(t *testing.T) {
 	t.Parallel()
 	client := redistest.Server(t).Client(t)
@@ -114,7 +114,7 @@ func TestUnlimitedIsRemembered(t *testing.T) {
 		_, err := derive(t, lim, core.Unlimited()).Allow(t.Context(), "k")
 		_, err2 := derive(t, lim, core.FixedWindow(core.PerHour(0))).Allow(t.Context(), "k")
 		if err != nil || err2 != nil || sent != 0 {
-			t.Errorf("%d commands, %v, %v", sent, err, err2)
+			t.Errorf("without bans: got %d commands and the errors %v and %v, want none", sent, err, err2)
 		}
 	}
 	lim = core.MustNew(client, "bans", core.FixedWindow(core.PerHour(5)), core.Ban(time.Hour), core.Timeout(time.Minute))
@@ -127,14 +127,14 @@ func TestUnlimitedIsRemembered(t *testing.T) {
 		for range 20 { // the machine may be so slow that a second passes between two calls
 			res, err := l.AllowN(t.Context(), key, 3)
 			if err != nil || res.Allowed || res.Banned != (key == "blocked") || (res.RetryAfter == core.Never) == res.Banned {
-				t.Errorf("%s: %+v, %v", key, res, err)
+				t.Errorf("%s: got %+v, %v; want a denial, banned only if the key is blocked", key, res, err)
 			}
 			if res.Source == core.SourceDenyCache {
 				cached++
 			}
 		}
 		if cached < 10 {
-			t.Errorf("%s: %d of 20 denials are repeated", key, cached)
+			t.Errorf("%s: %d of 20 denials are from the deny cache, want at least 10", key, cached)
 		}
 	}
 }
@@ -158,6 +158,7 @@ func (c counting) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 	}
 }
 
+// derive returns lim with other limits.
 func derive(t *testing.T, lim *core.Limiter, limits ...core.Limit) *core.Limiter {
 	t.Helper()
 	l, err := lim.With(limits...)

@@ -13,67 +13,66 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
 
-// TestAllowUpTo checks that observers see one decision for each call, with the units that were granted.
+// TestAllowUpTo checks that observers receive one decision for each call, with the number of units that were granted.
 func TestAllowUpTo(t *testing.T) {
 	t.Parallel()
 	type seen struct {
 		allowed bool
 		cost    int64
 	}
-	var told []seen
+	var observed []seen
 	lim := MustNew(redistest.Server(t).Client(t), "upto", FixedWindow(PerDay(10)), FailClosed(), Ban(time.Minute),
 		Observe(func(_ context.Context, e Event) {
 			if e.Kind == EventDecision {
-				told = append(told, seen{e.Result.Allowed, e.Cost})
+				observed = append(observed, seen{e.Result.Allowed, e.Cost})
 			}
 		}))
 	defer func() { _ = lim.Close() }()
 	for _, c := range []struct{ n, granted int64 }{{8, 8}, {8, 2}, {8, 0}, {8, 0}} {
 		granted, res, err := lim.AllowUpTo(t.Context(), "k", c.n)
 		if err != nil || granted != c.granted || res.Banned {
-			t.Errorf("%d of %d granted, want %d: %+v, %v", granted, c.n, c.granted, res, err)
+			t.Errorf("%d of %d units granted, want %d: %+v, %v", granted, c.n, c.granted, res, err)
 		}
 	}
-	if want := []seen{{true, 8}, {true, 2}, {false, 8}, {false, 8}}; len(told) != len(want) || told[0] != want[0] || told[1] != want[1] || told[2] != want[2] {
-		t.Errorf("observers saw %v, want %v", told, want)
+	if want := []seen{{true, 8}, {true, 2}, {false, 8}, {false, 8}}; len(observed) != len(want) || observed[0] != want[0] || observed[1] != want[1] || observed[2] != want[2] {
+		t.Errorf("observed %v, want %v", observed, want)
 	}
 }
 
-// TestAllowUpToAsksAnew frees all units in another process while this process remembers a denial. All units
-// are granted, not only those that remained when the denial was made.
-func TestAllowUpToAsksAnew(t *testing.T) {
+// TestAllowUpToIgnoresDenyCache frees all units in another process while this process remembers a denial. All units are granted,
+// not only those that remained when the denial was made.
+func TestAllowUpToIgnoresDenyCache(t *testing.T) {
 	t.Parallel()
 	client := redistest.Server(t).Client(t)
 	lim, other := MustNew(client, "upto", FixedWindow(PerDay(10)), FailClosed()), MustNew(client, "upto", FixedWindow(PerDay(10)), FailClosed())
 	defer func() { _, _ = lim.Close(), other.Close() }()
 	if res, err := lim.AllowN(t.Context(), "k", 4); err != nil || !res.Allowed {
-		t.Fatalf("%+v, %v", res, err)
+		t.Fatalf("AllowN of 4: got %+v, %v; want it admitted", res, err)
 	}
 	if res, err := lim.AllowN(t.Context(), "k", 10); err != nil || res.Allowed {
-		t.Fatalf("%+v, %v", res, err)
+		t.Fatalf("AllowN of 10: got %+v, %v; want a denial", res, err)
 	}
 	if err := other.Reset(t.Context(), "k"); err != nil {
 		t.Fatal(err)
 	}
 	if granted, res, err := lim.AllowUpTo(t.Context(), "k", 10); err != nil || granted != 10 {
-		t.Errorf("%d of 10 granted: %+v, %v", granted, res, err)
+		t.Errorf("%d of 10 units granted, want 10: %+v, %v", granted, res, err)
 	}
 }
 
-// TestAllowUpToOfMoreThanCapacity asks for more units than the capacity. RetryAfter is then the wait for a
-// whole capacity.
+// TestAllowUpToOfMoreThanCapacity requests more units than the capacity. RetryAfter is then the wait for a whole capacity.
 func TestAllowUpToOfMoreThanCapacity(t *testing.T) {
 	t.Parallel()
 	lim := MustNewMemory("upto", FixedWindow(PerDay(10)))
 	for _, want := range []int64{10, 0} {
 		granted, res, err := lim.AllowUpTo(t.Context(), "k", 25)
 		if err != nil || granted != want || granted > 0 && (res.RetryAfter <= 0 || res.RetryAfter > day) {
-			t.Errorf("%d of 25 granted, want %d: %+v, %v", granted, want, res, err)
+			t.Errorf("%d of 25 units granted, want %d, and a RetryAfter of up to a day: %+v, %v", granted, want, res, err)
 		}
 	}
 }
 
-// TestAllowUpToWithoutRedis checks AllowUpTo with each outage policy, and calls that it must refuse.
+// TestAllowUpToWithoutRedis checks AllowUpTo with each outage policy while Redis is down, and calls that AllowUpTo must refuse.
 func TestAllowUpToWithoutRedis(t *testing.T) {
 	t.Parallel()
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1})
@@ -85,24 +84,24 @@ func TestAllowUpToWithoutRedis(t *testing.T) {
 		lim := MustNew(client, "upto", FixedWindow(PerDay(10)), c.policy)
 		granted, _, err := lim.AllowUpTo(t.Context(), "k", 12)
 		if granted != c.granted || (c.granted == 0) != errors.Is(err, ErrUnavailable) {
-			t.Errorf("%d granted, want %d: %v", granted, c.granted, err)
+			t.Errorf("%d of 12 units granted, want %d; error %v", granted, c.granted, err)
 		}
 		_ = lim.Close()
 	}
 	lim := MustNewMemory("upto", FixedWindow(PerDay(10)))
 	if _, _, err := lim.AllowUpTo(t.Context(), "k", -1); !errors.Is(err, ErrInvalidCost) {
-		t.Error(err)
+		t.Errorf("a cost of -1: got error %v, want ErrInvalidCost", err)
 	}
 	if _, _, err := lim.AllowUpTo(t.Context(), "", 1); !errors.Is(err, ErrInvalidKey) {
-		t.Error(err)
+		t.Errorf("no key: got error %v, want ErrInvalidKey", err)
 	}
 	if _, _, err := MustNewMemory("upto", InFlight(3)).AllowUpTo(t.Context(), "k", 1); err == nil || !strings.Contains(err.Error(), "use AllowN or Acquire") {
-		t.Error(err)
+		t.Errorf("InFlight: got error %v, want one that names AllowN and Acquire", err)
 	}
 }
 
-// TestAllowUpToGivesUp takes a unit in another process before each decision, so that what remained at one
-// decision is too much at the next one. AllowUpTo gives up after maxParts attempts, and grants nothing.
+// TestAllowUpToGivesUp takes a unit in another process before each decision, so that the units that remained at one decision are
+// too many at the next one. AllowUpTo gives up after maxParts attempts, and grants nothing.
 func TestAllowUpToGivesUp(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
@@ -121,12 +120,12 @@ func TestAllowUpToGivesUp(t *testing.T) {
 	lim := MustNew(client, "upto", limit)
 	defer func() { _, _ = lim.Close(), other.Close() }()
 	if res, err := lim.AllowN(t.Context(), "k", 50); err != nil || !res.Allowed {
-		t.Fatalf("%+v, %v", res, err)
+		t.Fatalf("AllowN of 50: got %+v, %v; want it admitted", res, err)
 	}
 	counts = true
 	granted, res, err := lim.AllowUpTo(t.Context(), "k", 100)
 	if counts = false; err != nil || granted != 0 || res.Allowed {
-		t.Errorf("%d granted: %+v, %v", granted, res, err)
+		t.Errorf("%d units granted, want 0 and a denial: %+v, %v", granted, res, err)
 	}
 	if want := 1 + maxParts + 1; calls != want { // the first decision, the attempts, and the wait for the rest
 		t.Errorf("%d calls to Redis, want %d", calls, want)

@@ -16,8 +16,7 @@ import (
 	"github.com/redislimit/redislimit/internal/inside"
 )
 
-// TestWaitAtOnce makes calls that need not wait, or that cannot succeed in time: they must return at
-// once.
+// TestWaitAtOnce makes calls that need not wait, or that cannot be admitted in time: they must return at once.
 func TestWaitAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -44,15 +43,14 @@ func TestWaitAtOnce(t *testing.T) {
 			{lim, brief, "k", 1, context.DeadlineExceeded},
 		} {
 			if _, err := c.lim.WaitN(c.ctx, c.key, c.n); !errors.Is(err, c.want) || time.Since(begun) > 0 {
-				t.Errorf("WaitN(%q, %d): %v after %v, want %v", c.key, c.n, err, time.Since(begun), c.want)
+				t.Errorf("WaitN(%q, %d): got error %v after %v, want %v at once", c.key, c.n, err, time.Since(begun), c.want)
 			}
 		}
 	})
 }
 
-// TestWaitBanned blocks the key of callers that wait, and then blocks it for longer. The callers must go
-// on after the ban, at the rate of the limit; so must callers that were admitted and wait for their
-// Delay.
+// TestWaitBanned blocks the key of callers that wait, and then blocks it for longer. After the ban, the callers must be admitted at
+// the rate of the limit. The same applies to callers that were admitted before the ban and wait for their Delay.
 func TestWaitBanned(t *testing.T) {
 	t.Parallel()
 	for _, limit := range []core.Limit{
@@ -68,7 +66,7 @@ func TestWaitBanned(t *testing.T) {
 			for range 4 {
 				callers.Go(func() {
 					if _, err := lim.Wait(t.Context(), "k"); err != nil {
-						t.Error(err)
+						t.Errorf("%v: Wait: got error %v, want none", limit, err)
 					}
 					mu.Lock()
 					defer mu.Unlock()
@@ -78,7 +76,7 @@ func TestWaitBanned(t *testing.T) {
 			for _, d := range []time.Duration{2 * time.Second, 5 * time.Second} {
 				time.Sleep(500 * time.Millisecond)
 				if err := lim.Block(t.Context(), "k", d); err != nil {
-					t.Error(err)
+					t.Errorf("%v: Block: got error %v, want none", limit, err)
 				}
 			}
 			callers.Wait()
@@ -89,12 +87,12 @@ func TestWaitBanned(t *testing.T) {
 	}
 }
 
-// slotsOfAll are slots that several processes share. It is a stub that answers instead of Redis.
+// slotsOfAll is a stub that answers instead of Redis: it counts the slots that several processes share.
 type slotsOfAll struct {
 	mu          sync.Mutex
 	free, calls int
 
-	roundTrip time.Duration
+	roundTrip time.Duration // how long a call takes
 }
 
 func (s *slotsOfAll) Call(method, _ string, _ int64) (time.Duration, error) {
@@ -128,8 +126,8 @@ func processes(t *testing.T, count, n int) ([]*core.Limiter, *slotsOfAll) {
 	return all, slots
 }
 
-// TestSlotsOfOtherProcesses runs six jobs of 100 ms that wait for two slots, in one to six processes.
-// The slots must rarely be idle, and the number of calls must be small.
+// TestSlotsOfOtherProcesses runs six jobs of 100 ms that wait for two slots, in one to six processes. The slots must rarely be idle,
+// although a process does not know when another one frees a slot, and the number of calls must be small.
 func TestSlotsOfOtherProcesses(t *testing.T) {
 	t.Parallel()
 	for _, count := range []int{1, 2, 3, 6} {
@@ -141,7 +139,7 @@ func TestSlotsOfOtherProcesses(t *testing.T) {
 				jobs.Go(func() {
 					r, err := all[i%count].AcquireWait(t.Context(), "k", 1)
 					if err != nil {
-						t.Error(err)
+						t.Errorf("AcquireWait: got error %v, want none", err)
 					}
 					time.Sleep(100 * time.Millisecond)
 					_ = r.Release(t.Context())
@@ -149,17 +147,16 @@ func TestSlotsOfOtherProcesses(t *testing.T) {
 			}
 			jobs.Wait()
 			if took := time.Since(begun); took > 300*time.Millisecond+2*75*time.Millisecond || count == 1 && took != 300*time.Millisecond {
-				t.Errorf("%d processes: it took %v", count, took)
+				t.Errorf("%d processes: the jobs took %v, want 300ms, or up to 450ms in several processes", count, took)
 			}
 			if slots.calls > 12+6+count*15 {
-				t.Errorf("%d processes: %d calls", count, slots.calls)
+				t.Errorf("%d processes: %d calls, want at most %d", count, slots.calls, 12+6+count*15)
 			}
 		})
 	}
 }
 
-// TestSlotsAreShared lets more callers than there are slots wait, in two processes: neither process may
-// keep the slots for itself.
+// TestSlotsAreShared lets more callers than there are slots wait, in two processes: neither process may keep the slots to itself.
 func TestSlotsAreShared(t *testing.T) {
 	t.Parallel()
 	for _, work := range []time.Duration{5 * time.Millisecond, 50 * time.Millisecond, 200 * time.Millisecond} {
@@ -186,15 +183,15 @@ func TestSlotsAreShared(t *testing.T) {
 			}
 			callers.Wait()
 			if a, b := done[0].Load(), done[1].Load(); min(a, b) < jobs/8 || a+b < jobs*9/10 {
-				t.Errorf("%v each: one process did %d, and the other %d, of %d", work, a, b, jobs)
+				t.Errorf("jobs of %v: the processes did %d and %d of %d jobs, want %d or more in all and %d or more each", work, a, b, jobs, jobs*9/10, jobs/8)
 			}
 		})
 	}
 }
 
-// TestLineAsksTogether sends fifty callers at once to a distant server that has enough slots for all of
-// them. They must not take one round trip each.
-func TestLineAsksTogether(t *testing.T) {
+// TestWaitersShareRoundTrips sends fifty callers at once to a distant server that has enough slots for all of them. They must not
+// take one round trip each.
+func TestWaitersShareRoundTrips(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		all, slots := processes(t, 1, 50)
@@ -204,20 +201,19 @@ func TestLineAsksTogether(t *testing.T) {
 		for range 50 {
 			callers.Go(func() {
 				if _, err := all[0].AcquireWait(t.Context(), "k", 1); err != nil {
-					t.Error(err)
+					t.Errorf("AcquireWait: got error %v, want none", err)
 				}
 			})
 		}
 		callers.Wait()
 		if took := time.Since(begun); took > 3*slots.roundTrip {
-			t.Errorf("it took %v", took)
+			t.Errorf("fifty callers took %v, want at most %v", took, 3*slots.roundTrip)
 		}
 	})
 }
 
-// TestPollsAreBounded lets callers with many keys wait for a minute for slots that another process
-// keeps. Each key may be asked for about 20 times per second, and all keys together 1000 times per
-// second.
+// TestPollsAreBounded lets callers with many keys wait for a minute for slots that another process keeps. Each key may be polled
+// about 20 times per second, and all keys together 1000 times per second.
 func TestPollsAreBounded(t *testing.T) {
 	t.Parallel()
 	for keys, most := range map[int]int{1: 60 * 25, 2000: 60 * 1100} {
@@ -233,15 +229,16 @@ func TestPollsAreBounded(t *testing.T) {
 			}
 			callers.Wait()
 			if slots.calls > most || slots.calls < most/2 {
-				t.Errorf("%d keys: %d calls, want up to %d", keys, slots.calls, most)
+				t.Errorf("%d keys: %d calls, want %d to %d", keys, slots.calls, most/2, most)
 			}
 		})
 	}
 }
 
-// TestBannedWaitsInNoLine bans a key of which one caller waits for units. A caller whose limit is Unlimited waits only until the
-// ban is over, or is ended by hand, whether it is a Wait or a request of a middleware.
-func TestBannedWaitsInNoLine(t *testing.T) {
+// TestUnlimitedWaitsOnlyForTheBan bans a key while one caller waits for units of the key. A caller whose limit is Unlimited must not
+// queue behind the first caller: it waits only until the ban is over, or is ended by Unblock. This holds for Wait, for AcquireWait,
+// and for a request of a middleware.
+func TestUnlimitedWaitsOnlyForTheBan(t *testing.T) {
 	t.Parallel()
 	for name, wait := range map[string]func(ctx context.Context, free *core.Limiter) error{
 		"Wait": func(ctx context.Context, free *core.Limiter) error {
@@ -280,7 +277,7 @@ func TestBannedWaitsInNoLine(t *testing.T) {
 				begun := time.Now()
 				err := wait(t.Context(), free)
 				if took := time.Since(begun); err != nil || took != want {
-					t.Errorf("%s: %v after %v, want %v", name, err, took, want)
+					t.Errorf("%s: got error %v after %v, want none after %v", name, err, took, want)
 				}
 				leave()
 				waiting.Wait()

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// movingZones are zones whose clocks were put forward and back: at midnight, by half an hour, or over a
-// whole day.
+// movingZones are time zones with unusual changes of the clock: at midnight, by half an hour, or over a whole day; and zones with
+// usual changes or none.
 var movingZones = []string{
 	"UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "America/Sao_Paulo", "Africa/Cairo", "Pacific/Apia", "America/Havana",
 	"Asia/Kathmandu",
@@ -25,9 +25,8 @@ func knownWindows() (limits []Limit) {
 	return limits
 }
 
-// TestWindowAtIsOfDecisions compares WindowAt with decisions at random times, at both ends of a window,
-// and just before and after them. A decision that charges says when the window ends, and its Result how
-// long the window is.
+// TestWindowAtIsOfDecisions compares WindowAt with decisions at random times, at both ends of a window, and just before and after
+// the ends. A decision that charges says when the window ends, and its Result says how long the window is.
 func TestWindowAtIsOfDecisions(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))
@@ -38,7 +37,7 @@ func TestWindowAtIsOfDecisions(t *testing.T) {
 			lim := MustNewMemory("api", limit, Clock(func() time.Time { return at })) // a new one each time, because a count does not go back in time
 			res, err := lim.Allow(t.Context(), "k")
 			if ends := res.At.Add(res.ResetAfter); err != nil || !ok || !ends.Equal(end) || end.Sub(start) != res.Window || at.Before(start) {
-				t.Fatalf("%v at %v: from %v to %v; a decision says that it ends at %v and has %v, %v", limit, at, start, end, ends, res.Window, err)
+				t.Fatalf("%v at %v: WindowAt returns %v to %v; the Result of a decision has the end %v and the length %v, error %v", limit, at, start, end, ends, res.Window, err)
 			}
 			return start, end
 		}
@@ -46,22 +45,22 @@ func TestWindowAtIsOfDecisions(t *testing.T) {
 			at := first.Add(time.Duration(random.Int64N(int64(last.Sub(first)))).Truncate(time.Microsecond))
 			start, end := check(at)
 			if same, _ := check(start); !same.Equal(start) {
-				t.Errorf("%v: the window of %v begins at %v", limit, start, same)
+				t.Errorf("%v: the window of its start %v begins at %v, want the same", limit, start, same)
 			}
 			if same, _ := check(end.Add(-time.Microsecond)); !same.Equal(start) {
-				t.Errorf("%v: %v and the last microsecond of its window are in different windows", limit, at)
+				t.Errorf("%v: the last microsecond of the window of %v is in a window that begins at %v, want %v", limit, at, same, start)
 			}
 			if next, _ := check(end); !next.Equal(end) {
-				t.Errorf("%v: the window after that of %v begins at %v", limit, at, next)
+				t.Errorf("%v: the window after the one of %v begins at %v, want %v", limit, at, next, end)
 			}
 			if _, before := check(start.Add(-time.Microsecond)); !before.Equal(start) {
-				t.Errorf("%v: the window before that of %v ends at %v", limit, at, before)
+				t.Errorf("%v: the window before the one of %v ends at %v, want %v", limit, at, before, start)
 			}
 		}
 	}
 }
 
-// TestWindowAt checks windows that can be looked up in a calendar, in the zone of the limit.
+// TestWindowAt checks windows that can be looked up in a calendar, in the time zone of the limit.
 func TestWindowAt(t *testing.T) {
 	t.Parallel()
 	const layout = "2006-01-02 15:04:05.999999 -07:00"
@@ -88,20 +87,20 @@ func TestWindowAt(t *testing.T) {
 		}
 		start, end, ok := c.limit.WindowAt(at)
 		if got := start.Format(layout); !ok || got != c.start {
-			t.Errorf("%v at %s begins at %s, %v; want %s", c.limit, c.at, got, ok, c.start)
+			t.Errorf("%v: the window of %s begins at %s, %v; want %s", c.limit, c.at, got, ok, c.start)
 		}
 		if got := end.Format(layout); got != c.end {
-			t.Errorf("%v at %s ends at %s, want %s", c.limit, c.at, got, c.end)
+			t.Errorf("%v: the window of %s ends at %s, want %s", c.limit, c.at, got, c.end)
 		}
 	}
 	inOtherYear := time.Date(10_000, 1, 1, 0, 30, 0, 0, time.FixedZone("", 3600)) // in UTC the year is 9999
 	if _, _, ok := FixedWindow(PerDay(1), Aligned()).WindowAt(inOtherYear); !ok {
-		t.Errorf("no window at %v", inOtherYear)
+		t.Errorf("WindowAt(%v): got no window, want one", inOtherYear)
 	}
 }
 
-// TestWindowAtOfOthers checks that WindowAt returns false for limits whose windows differ by key or
-// slide, for limits that New refuses, and for times outside the years of a calendar.
+// TestWindowAtOfOthers checks that WindowAt returns false for limits whose windows slide or begin with the first request of a key,
+// for limits that New refuses, and for times outside the years 1 to 9999.
 func TestWindowAtOfOthers(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
@@ -124,7 +123,7 @@ func TestWindowAtOfOthers(t *testing.T) {
 		{FixedWindow(PerDay(1), In("UTC")), time.Time{}.Add(-1)},
 	} {
 		if start, end, ok := c.limit.WindowAt(c.at); ok || !start.IsZero() || !end.IsZero() {
-			t.Errorf("%v at %v: %v to %v, %v", c.limit, c.at, start, end, ok)
+			t.Errorf("%v at %v: got the window %v to %v, %v; want none", c.limit, c.at, start, end, ok)
 		}
 	}
 }

@@ -27,7 +27,7 @@ func ExampleMiddleware() {
 	log.Fatal(e.Start("localhost:8080"))
 }
 
-// limited returns an app whose "/" is allowed one request an hour for each client.
+// limited returns an app whose "/" admits one request per hour from each client.
 func limited(handler echo.HandlerFunc, key keyfunc.Func, options ...guard.Option) *echo.Echo {
 	lim, _ := core.NewMemory("api", core.FixedWindow(core.PerHour(1)))
 	e := echo.New()
@@ -86,7 +86,7 @@ func ExampleKey() {
 	// Output: 200 hello
 }
 
-// A request that turns out to cost nothing, such as one answered from a cache, does not count.
+// A request that turns out to cost nothing, such as one that is answered from a cache, does not count.
 func ExampleSetCost() {
 	h := limited(func(c echo.Context) error {
 		echolimit.SetCost(c, 0)

@@ -14,8 +14,8 @@ import (
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
-// TestGivenBack checks that a request has its original response and context again after the middleware has
-// returned. The context of a request that held slots has ended then.
+// TestGivenBack checks that a request has its original response and context again after the middleware has returned. By then, the context
+// of the handler, which belonged to the slots, must have ended.
 func TestGivenBack(t *testing.T) {
 	t.Parallel()
 	lim := core.MustNewMemory("api", core.InFlight(1), core.FixedWindow(core.PerDay(1)))
@@ -28,7 +28,7 @@ func TestGivenBack(t *testing.T) {
 			response := c.Response()
 			err := next(c)
 			if c.Response() != response || c.Request().Context().Err() != nil {
-				t.Errorf("a %T in place of a %T, and the context has the error %v", c.Response(), response, c.Request().Context().Err())
+				t.Errorf("got a %T, want the original %T; the context has the error %v, want none", c.Response(), response, c.Request().Context().Err())
 			}
 			return err
 		}
@@ -41,6 +41,6 @@ func TestGivenBack(t *testing.T) {
 		e.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody))
 	}
 	if err := within(); !errors.Is(err, context.Canceled) {
-		t.Errorf("the context of the handler has the error %v, want that of the slots, which are free", err)
+		t.Errorf("the context of the handler has the error %v, want Canceled, because the slots are free", err)
 	}
 }

@@ -27,7 +27,7 @@ func ExampleMiddleware() {
 	log.Fatal(app.Listen("localhost:8080"))
 }
 
-// limited returns an app whose "/" is allowed one request an hour for each client.
+// limited returns an app whose "/" admits one request per hour from each client.
 func limited(config fiber.Config, handler fiber.Handler, key keyfunc.Func, options ...guard.Option) *fiber.App {
 	lim, _ := core.NewMemory("api", core.FixedWindow(core.PerHour(1)))
 	app := fiber.New(config)
@@ -64,7 +64,7 @@ func ExampleMiddleware_errorHandler() {
 	// 429 {"error":"slow down","limit":1}
 }
 
-// The application answers denied requests itself, without its error handler. Its status is 429.
+// The application answers denied requests itself, without its error handler. The status stays 429.
 func ExampleOnDenied() {
 	app := limited(fiber.Config{}, hello, keyfunc.IP(), fiberlimit.OnDenied(func(c *fiber.Ctx) error {
 		res, _ := fiberlimit.Result(c)
@@ -89,7 +89,7 @@ func ExampleKey() {
 	// Output: 200 hello
 }
 
-// A request that turns out to cost nothing, such as one answered from a cache, does not count.
+// A request that turns out to cost nothing, such as one that is answered from a cache, does not count.
 func ExampleSetCost() {
 	app := limited(fiber.Config{}, func(c *fiber.Ctx) error {
 		fiberlimit.SetCost(c, 0)
@@ -108,7 +108,7 @@ func ExampleCostSetter() {
 		setCost := fiberlimit.CostSetter(c)
 		c.Context().SetBodyStreamWriter(func(w *bufio.Writer) {
 			for i, word := range []string{"a", " long", " answer"} {
-				setCost(int64(i) + 1) // so far: the client may leave at any time
+				setCost(int64(i) + 1) // the cost so far, because the client may leave at any time
 				_, _ = w.WriteString(word)
 				_ = w.Flush()
 			}

@@ -64,7 +64,7 @@ func ExampleCostSetter() {
 		setCost := fiberlimit.CostSetter(c)
 		c.RequestCtx().SetBodyStreamWriter(func(w *bufio.Writer) {
 			for i, word := range []string{"a", " long", " answer"} {
-				setCost(int64(i) + 1) // so far: the client may leave at any time
+				setCost(int64(i) + 1) // the cost so far, because the client may leave at any time
 				_, _ = w.WriteString(word)
 				_ = w.Flush()
 			}

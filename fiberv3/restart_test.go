@@ -13,8 +13,8 @@ import (
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
-// TestRestartRouting makes a handler restart the routing, as an internal redirect does: a request that
-// holds a slot does not take another.
+// TestRestartRouting makes a handler restart the routing, as an internal redirect does: a request that holds a slot must not take another
+// one.
 func TestRestartRouting(t *testing.T) {
 	t.Parallel()
 	lim := core.MustNewMemory("api", core.InFlight(1))
@@ -33,7 +33,7 @@ func TestRestartRouting(t *testing.T) {
 		body, err := io.ReadAll(response.Body)
 		_ = response.Body.Close()
 		if err != nil || response.StatusCode != http.StatusOK || string(body) != "new" {
-			t.Errorf("status %d, body %q, %v", response.StatusCode, body, err)
+			t.Errorf("got status %d and the body %q, %v; want 200 and \"new\"", response.StatusCode, body, err)
 		}
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
-// serve makes app handle a request.
+// serve passes a request to app, without a connection.
 func serve(app *fiber.App) {
 	var request fasthttp.Request
 	request.SetRequestURI("/")
@@ -23,8 +23,8 @@ func serve(app *fiber.App) {
 	app.Handler()(&ctx)
 }
 
-// TestGivenBack checks that a request has its original context again after the middleware has returned. The
-// context of the slots has ended then.
+// TestGivenBack checks that a request has its original context again after the middleware has returned. By then, the context of the
+// handler, which belonged to the slots, must have ended.
 func TestGivenBack(t *testing.T) {
 	t.Parallel()
 	lim := core.MustNewMemory("api", core.InFlight(1))
@@ -42,27 +42,27 @@ func TestGivenBack(t *testing.T) {
 	})
 	serve(app)
 	if err := within(); !errors.Is(err, context.Canceled) {
-		t.Errorf("the context of the handler has the error %v, want that of the slots, which are free", err)
+		t.Errorf("the context of the handler has the error %v, want Canceled, because the slots are free", err)
 	}
 	if err := around(); err != nil {
-		t.Errorf("the context of the middleware around has the error %v", err)
+		t.Errorf("the context of the outer middleware has the error %v, want none", err)
 	}
 }
 
-// ownCtx and others are contexts of an application's own: Fiber's documents embed the first.
+// These are contexts of an application. Fiber's documentation embeds DefaultCtx, as ownCtx does.
 type (
 	ownCtx     struct{ fiber.DefaultCtx }
 	pointerCtx struct{ *fiber.DefaultCtx }
-	hiddenCtx  struct{ fiber.CustomCtx } // hides what fasthttp refused
+	hiddenCtx  struct{ fiber.CustomCtx } // hides the error of fasthttp from the middleware
 )
 
-// TestRefused makes fasthttp refuse a request whose headers are complete. Handlers behind the middleware
-// run only if the request was charged: otherwise guessed passwords would be free.
+// TestRefused passes a request that fasthttp refuses although its headers are complete. Handlers behind the middleware may run only if
+// the request was charged: otherwise a client could guess passwords free of charge.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		context func(*fiber.App) fiber.CustomCtx
-		charged int64
+		charged int64 // how many units are charged, and how often the handler behind the middleware runs
 	}{
 		"default": {func(app *fiber.App) fiber.CustomCtx { return fiber.NewDefaultCtx(app) }, 0},
 		"own":     {func(app *fiber.App) fiber.CustomCtx { return &ownCtx{*fiber.NewDefaultCtx(app)} }, 0},
@@ -87,11 +87,11 @@ func TestRefused(t *testing.T) {
 			app.Server().ErrorHandler(&ctx, fasthttp.ErrBodyTooLarge)
 			res, err := lim.Peek(t.Context(), "ip:192.0.2.1")
 			if err != nil || before != 1 || behind != c.charged || 10-res.Remaining != c.charged {
-				t.Errorf("before the middleware %d, want 1; behind it %d, and charged %d, want %d of both, %v",
+				t.Errorf("%d handlers ran before the middleware, want 1; %d ran behind it, and %d units were charged, want %d of both, %v",
 					before, behind, 10-res.Remaining, c.charged, err)
 			}
 			if status := ctx.Response.StatusCode(); status != fiber.StatusRequestEntityTooLarge {
-				t.Errorf("status %d, want 413", status)
+				t.Errorf("got status %d, want 413", status)
 			}
 		})
 	}

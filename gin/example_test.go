@@ -25,7 +25,7 @@ func ExampleMiddleware() {
 	log.Fatal(r.Run("localhost:8080"))
 }
 
-// limited returns an app whose "/" is allowed one request an hour for each client.
+// limited returns an app whose "/" admits one request per hour from each client.
 func limited(handler gin.HandlerFunc, key keyfunc.Func, options ...guard.Option) http.Handler {
 	gin.SetMode(gin.ReleaseMode)
 	lim, _ := core.NewMemory("api", core.FixedWindow(core.PerHour(1)))

@@ -17,15 +17,15 @@ import (
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
-// TestHandleContext makes a handler restart the routing, as an internal redirect does. A request that holds
-// a slot does not take another, and a warning is logged if a request is charged twice.
+// TestHandleContext makes a handler restart the routing, as an internal redirect does. A request that holds a slot must not take another
+// one, and a warning must be logged if a request is charged twice.
 func TestHandleContext(t *testing.T) {
 	t.Parallel()
 	gin.SetMode(gin.ReleaseMode)
 	for name, c := range map[string]struct {
 		limits  core.Option
 		warning string
-		used    map[string]int64
+		used    map[string]int64 // the units of each limit that are charged
 		options []guard.Option
 	}{
 		"slot":   {core.InFlight(1), "a request is counted twice", nil, nil},
@@ -53,11 +53,11 @@ func TestHandleContext(t *testing.T) {
 				w := httptest.NewRecorder()
 				r.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/old", nil))
 				if w.Code != http.StatusOK || w.Body.String() != "new" {
-					t.Errorf("status %d, body %q", w.Code, w.Body)
+					t.Errorf("got status %d and the body %q, want 200 and \"new\"", w.Code, w.Body)
 				}
 			}
 			if n := strings.Count(logs.String(), c.warning); n != 1 {
-				t.Errorf("%d warnings, want 1: %s", n, logs.String())
+				t.Errorf("%d warnings are logged, want 1: %s", n, logs.String())
 			}
 			res, err := lim.Peek(t.Context(), keyfunc.ForIP(netip.MustParseAddr("192.0.2.1")))
 			if err != nil {
@@ -65,7 +65,7 @@ func TestHandleContext(t *testing.T) {
 			}
 			for each := range res.All() {
 				if used := each.Limit - each.Remaining; used != c.used[each.LimitName] {
-					t.Errorf("%d units of %s are used, want %d", used, each.LimitName, c.used[each.LimitName])
+					t.Errorf("%d units of %s are charged, want %d", used, each.LimitName, c.used[each.LimitName])
 				}
 			}
 		})

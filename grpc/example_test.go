@@ -19,7 +19,7 @@ import (
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
-// The cost of a call is its size, and only successful calls count. A client may have five streams open.
+// The cost of a call is its size, and only successful calls are counted. A client may have five streams open.
 func ExampleUnary() {
 	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379", ContextTimeoutEnabled: true})
 	calls := core.MustNew(rdb, "calls", core.TokenBucket(core.PerMinute(1000)))
@@ -36,14 +36,14 @@ func ExampleUnary() {
 		grpc.ChainStreamInterceptor(grpclimit.Stream(streams, client)))
 }
 
-// call makes a call as a client does, whose tenant is in its metadata.
+// call makes a call as a client does. The tenant is in the metadata of the call.
 func call(limited grpc.UnaryServerInterceptor, tenant string, handler grpc.UnaryHandler) {
 	ctx := metadata.NewIncomingContext(context.Background(), metadata.Pairs("tenant", tenant))
 	_, err := limited(ctx, wrapperspb.String("hello"), &grpc.UnaryServerInfo{FullMethod: "/greet.v1.GreetService/Greet"}, handler)
 	fmt.Println(tenant, status.Code(err))
 }
 
-// Calls are counted by a name in their metadata, which a gateway of yours has written, and by their method.
+// Calls are counted by their method and by a tenant in their metadata, which your gateway has written.
 func ExampleKey() {
 	lim := core.MustNewMemory("api", core.FixedWindow(core.PerHour(1)))
 	byTenant := grpclimit.Key(func(ctx context.Context, c *grpclimit.Call) (string, error) {
@@ -81,7 +81,7 @@ func ExampleSetCost() {
 	// 3000 left
 }
 
-// Only calls without the right password count, so that nobody guesses more than two.
+// Only calls with a wrong password are counted, so that nobody can try more than two wrong passwords per hour.
 func ExampleCountIf() {
 	lim := core.MustNewMemory("logins", core.FixedWindow(core.PerHour(2)))
 	failed := grpclimit.CountIf(func(code codes.Code) bool { return code == codes.Unauthenticated })
@@ -103,9 +103,9 @@ func ExampleCountIf() {
 	// acme ResourceExhausted
 }
 
-// A client reads from the error when to come back.
+// A client reads from the error how long to wait.
 func ExampleUnary_client() {
-	greet := func(context.Context) error { return status.Error(codes.ResourceExhausted, "too many requests") } // of a generated client
+	greet := func(context.Context) error { return status.Error(codes.ResourceExhausted, "too many requests") } // in practice, a method of a generated client
 	err := greet(context.Background())
 	if status.Code(err) == codes.ResourceExhausted {
 		for _, detail := range status.Convert(err).Details() {
@@ -116,7 +116,7 @@ func ExampleUnary_client() {
 	}
 }
 
-// A stream's messages are charged when it ends.
+// The messages of a stream are charged when the stream ends.
 func ExampleStream() {
 	lim := core.MustNewMemory("rows", core.TokenBucket(core.PerMinute(10_000)))
 	_ = grpc.NewServer(grpc.ChainStreamInterceptor(grpclimit.Stream(lim, keyfunc.IP(), guard.CostAfter())))
@@ -127,7 +127,7 @@ func ExampleStream() {
 			if err := stream.Send(wrapperspb.String(row)); err != nil {
 				return err
 			}
-			grpclimit.SetCost(stream.Context(), int64(i+1)) // so far: the client may leave
+			grpclimit.SetCost(stream.Context(), int64(i+1)) // the cost so far, because the client may leave
 		}
 		return nil
 	}

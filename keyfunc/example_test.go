@@ -23,7 +23,7 @@ func request(peer, name, value string) *http.Request {
 	return r
 }
 
-// show prints the key that f takes from r. Programs pass f to a Middleware.
+// show prints the key that f returns for r. Programs pass f to a Middleware.
 func show(f keyfunc.Func, r *http.Request) {
 	lim, _ := core.NewMemory("example", core.FixedWindow(core.PerHour(1)))
 	shown := func(r keyfunc.Request) (string, error) {
@@ -37,10 +37,10 @@ func show(f keyfunc.Func, r *http.Request) {
 	httplimit.Middleware(lim, shown)(http.NotFoundHandler()).ServeHTTP(httptest.NewRecorder(), r)
 }
 
-// userKey is where authentication stores the user in a request's context.
+// userKey is the key under which authentication stores the user in a request's context.
 type userKey struct{}
 
-// Most services need no more than these.
+// These key functions are enough for most services.
 func Example() {
 	r := httptest.NewRequest(http.MethodGet, "/", nil) // from 192.0.2.1
 	r = r.WithContext(context.WithValue(r.Context(), userKey{}, "alice"))
@@ -69,8 +69,8 @@ func ExampleUser() {
 	// user:alice
 }
 
-// No header is trusted by default. An IPv6 client is its network: a /64, unless it is
-// chosen otherwise.
+// No header is trusted by default. An IPv6 client is counted by its network, which is a /64
+// unless the option IPv6Prefix sets another length.
 func ExampleIP() {
 	show(keyfunc.IP(), request("203.0.113.7:4711", "X-Forwarded-For", "192.0.2.99"))
 	show(keyfunc.IP(), request("[2001:db8:1:2:3:4:5:6]:4711", "X-Forwarded-For", "192.0.2.99"))
@@ -95,26 +95,26 @@ func ExampleTrustedProxies() {
 
 // The addresses of the proxies are in the service's configuration.
 func ExampleParseProxies() {
-	proxies := strings.Fields("10.0.0.0/8 10.0.0.256") // as of os.Getenv
+	proxies := strings.Fields("10.0.0.0/8 10.0.0.256") // as os.Getenv returns them
 
 	option, err := keyfunc.ParseProxies(proxies...)
 	fmt.Println(option != nil, err)
 	// Output: false keyfunc: ParseProxies("10.0.0.256"): want an address or a range, such as "10.0.0.0/8", or "unix"
 }
 
-// Behind a load balancer whose address changes.
+// A load balancer whose address changes adds the client's address to the header.
 func ExampleTrustedHops() {
 	show(keyfunc.IP(keyfunc.TrustedHops(1)), request("10.3.1.9:4711", "X-Forwarded-For", "192.0.2.99, 203.0.113.7"))
 	// Output: ip:203.0.113.7
 }
 
-// Behind an edge that sets a header of its own, and is the only way in.
+// All requests come through an edge that sets a header of its own.
 func ExampleTrustedHeader() {
 	show(keyfunc.IP(keyfunc.TrustedHeader("CF-Connecting-IP")), request("198.51.100.1:4711", "CF-Connecting-IP", "203.0.113.7"))
 	// Output: ip:203.0.113.7
 }
 
-// Behind a proxy that writes RFC 7239.
+// A proxy adds the client's address to the header of RFC 7239.
 func ExampleForwarded() {
 	key := keyfunc.IP(keyfunc.Forwarded(), keyfunc.TrustedProxies("10.0.0.5"))
 
@@ -122,8 +122,8 @@ func ExampleForwarded() {
 	// Output: ip:2001:db8::/64
 }
 
-// A key that was not issued counts as missing, and its sender by address: inventing
-// keys gains nothing. The key itself is stored nowhere.
+// A key that was not issued counts as a missing key, and its sender is counted by address, so a client gains nothing by
+// inventing keys. The key itself is not stored.
 func ExampleAPIKey() {
 	issued := map[string]bool{"key-1": true, "key-2": true}
 	byKey := keyfunc.APIKey("X-API-Key", keyfunc.Known(func(k string) bool { return issued[k] }))
@@ -135,8 +135,8 @@ func ExampleAPIKey() {
 	// keyfunc: the request carries no such key
 }
 
-// With a Secret a reader of the keys in Redis cannot try out which credential makes
-// them. Support finds the count of a credential by the same options.
+// Without the Secret, nobody who can read the keys in Redis can find a credential by trying. Support finds the count of a
+// credential by passing the same options.
 func ExampleSecret() {
 	secret := keyfunc.Secret("a random key of 16 bytes or more")
 
@@ -147,7 +147,7 @@ func ExampleSecret() {
 	// bearer:pavIordqNClnAskO7CLFTfy5
 }
 
-// The user of a request that is signed in, and else the address.
+// Requests of signed-in users are counted by user, and all others by address.
 func ExampleFirstOf() {
 	key := keyfunc.FirstOf(keyfunc.User(userKey{}), keyfunc.IP())
 
@@ -159,8 +159,8 @@ func ExampleFirstOf() {
 	// user:alice
 }
 
-// Each team of each tenant is counted on its own. Whatever the two values contain, no
-// two combinations have the same key.
+// Each team of each tenant has a count of its own. Whatever the two values contain, no two combinations have the same
+// key.
 func ExampleJoin() {
 	key := keyfunc.Join(keyfunc.Header("X-Tenant"), keyfunc.Header("X-Team"))
 
@@ -175,8 +175,8 @@ func ExampleJoin() {
 	// join:header:X-Tenant:a%2Cb,header:X-Team:c
 }
 
-// Each client is counted on its own on each route. With net/http the route is
-// known where the middleware is mounted on the route itself.
+// Each client has a count of its own for each route. With net/http, the route is known only if the middleware is mounted
+// on the route itself.
 func ExampleRoute() {
 	key := keyfunc.Join(keyfunc.Route(), keyfunc.IP())
 
@@ -186,7 +186,7 @@ func ExampleRoute() {
 	// Output: join:route:GET /users/{id},ip:192.0.2.1
 }
 
-// Any function can be a Func. Tag the key, so that it is never one of another kind.
+// Any function can be a Func. Begin the key with a tag, so that it never equals a key of another kind.
 func ExampleFunc() {
 	var tenant keyfunc.Func = func(r keyfunc.Request) (string, error) {
 		switch id := r.Query("tenant"); id {

@@ -19,7 +19,7 @@ type sibling struct {
 	key     string
 }
 
-// siblings has, for each function that makes a Func, keys made without a request.
+// siblings returns, for each function that makes a Func, keys that were made without a request.
 func siblings() map[string][]sibling {
 	const method = http.MethodPost
 	with := func(name, value string) fakeRequest {
@@ -66,42 +66,42 @@ func siblings() map[string][]sibling {
 	return all
 }
 
-// TestForElsewhere compares the keys for Peek and Reset with the keys of requests.
+// TestForElsewhere checks that the For... functions, which support uses for Peek and Reset, return the same keys as the Funcs
+// return for requests, and that every function that makes a Func has a For... function.
 func TestForElsewhere(t *testing.T) {
 	t.Parallel()
 	all := siblings()
 	for name, of := range all {
 		for i, s := range of {
 			if key, err := s.f(s.request); key != s.key || err != nil {
-				t.Errorf("%s %d: the Func says %q, %v; the key made without a request is %q", name, i, key, err, s.key)
+				t.Errorf("%s %d: the Func returns %q, %v; want %q, the key made without a request", name, i, key, err, s.key)
 			}
 		}
 	}
 	made, exported := functions(t)
 	for _, name := range made {
 		if all[name] == nil {
-			t.Errorf("%s makes a Func, and no row has its For%s", name, name)
+			t.Errorf("siblings has no row for %s, want one with For%s", name, name)
 		}
 		if name != "FirstOf" && !slices.Contains(exported, "For"+name) {
-			t.Errorf("%s has no For%s: support cannot name what it counted", name, name)
+			t.Errorf("%s makes a Func, but For%s does not exist: support cannot find its counts", name, name)
 		}
 	}
 	if len(made) != len(all) {
-		t.Errorf("the rows are about %d functions; those that make a Func are %q", len(all), made)
+		t.Errorf("siblings has rows for %d functions, want %d: %q", len(all), len(made), made)
 	}
 	if digest := strings.TrimPrefix(ForAPIKey("s"), "apikey:"); len(digest) != 144/6 {
-		t.Errorf("%q has not 144 bits", digest)
+		t.Errorf("the digest %q has %d characters, want 24 for 144 bits", digest, len(digest))
 	}
 	if ForAPIKey("s") == ForAPIKey("s", Secret("pepper of 16 bytes or more")) || ForAPIKey("s", Secret("a of 16 bytes or more")) == ForAPIKey("s", Secret("b of 16 bytes or more")) {
-		t.Error("a secret does not change the digest")
+		t.Error("the digests with and without a secret, or with two secrets, are equal")
 	}
 }
 
-// declared finds exported functions, and which of them return a Func.
+// declared matches the declarations of exported functions. Its second group is not empty if the function returns a Func.
 var declared = regexp.MustCompile(`(?m)^func ([A-Z]\w*)\((.*\) Func {)?`)
 
-// functions returns the names of the exported functions of the package: those that return
-// a Func, and all.
+// functions returns the names of the exported functions of the package that return a Func, and of all exported functions.
 func functions(t *testing.T) (made, exported []string) {
 	t.Helper()
 	files, err := filepath.Glob("*.go")

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// fakeRequest is a request as a table writes it.
+// fakeRequest is a Request whose values are written in a table.
 type fakeRequest struct {
 	remote string
 	method string
@@ -17,7 +17,7 @@ type fakeRequest struct {
 	values map[any]any
 	route  string
 
-	query, cookies string // the value of each of them
+	query, cookies string // the value of every query parameter, and of every cookie
 }
 
 func (f fakeRequest) Context() context.Context          { return context.Background() }
@@ -32,12 +32,13 @@ func (f fakeRequest) Cookie(string) string              { return f.cookies }
 func (f fakeRequest) Value(key any) any                 { return f.values[key] }
 func (f fakeRequest) Unwrap() any                       { return nil }
 
+// TestIPAllocatesOnlyTheKey checks that IP makes no allocation but the one of the key.
 func TestIPAllocatesOnlyTheKey(t *testing.T) {
 	f := IP()
 	for _, remote := range []string{"192.0.2.1:4711", "[2001:db8:1:2:3:4:5:6]:4711"} {
 		var r Request = fakeRequest{remote: remote}
 		if n := testing.AllocsPerRun(100, func() { _, _ = f(r) }); n > 1 {
-			t.Errorf("%s: %v allocations, want at most 1", remote, n)
+			t.Errorf("%s: IP makes %v allocations, want at most 1", remote, n)
 		}
 	}
 }
@@ -50,25 +51,26 @@ type (
 
 func (s *stringer) String() string { return s.id }
 
-// TestNoCredential checks that requests without a credential have no key, instead of one that they share.
+// TestNoCredential checks that requests without a credential have no key: they must not share one.
 func TestNoCredential(t *testing.T) {
 	t.Parallel()
 	for name, f := range map[string]Func{
 		"APIKey": APIKey("X-API-Key"), "Bearer": Bearer(), "Cookie": Cookie("session"), "Query": Query("api_key"), "BasicAuth": BasicAuth(),
 	} {
 		if key, err := f(fakeRequest{}); key != "" || !errors.Is(err, ErrNoKey) {
-			t.Errorf("%s: %q, %v", name, key, err)
+			t.Errorf("%s: got %q, %v; want no key and ErrNoKey", name, key, err)
 		}
 	}
 }
 
+// TestUser checks the values from which User makes a key, and the errors for all others.
 func TestUser(t *testing.T) {
 	t.Parallel()
 	var none *stringer
 	for _, c := range []struct {
 		value any
 		want  string
-		err   string // "" for ErrNoKey
+		err   string // a part of the error; "": ErrNoKey if want is empty, too
 	}{
 		{"alice", "user:alice", ""},
 		{userID("alice"), "user:alice", ""},
@@ -87,24 +89,27 @@ func TestUser(t *testing.T) {
 		key, err := User("user")(fakeRequest{values: map[any]any{"user": c.value}})
 		switch {
 		case key != c.want:
-			t.Errorf("User of %#v = %q, want %q", c.value, key, c.want)
+			t.Errorf("User of %#v: got %q, want %q", c.value, key, c.want)
 		case c.err != "" && (err == nil || errors.Is(err, ErrNoKey) || !strings.Contains(err.Error(), c.err)):
-			t.Errorf("User of %#v: %v, want an error with %q", c.value, err, c.err)
+			t.Errorf("User of %#v: got error %v, want one that contains %q", c.value, err, c.err)
 		case c.err == "" && c.want == "" && !errors.Is(err, ErrNoKey):
-			t.Errorf("User of %#v: %v, want ErrNoKey", c.value, err)
+			t.Errorf("User of %#v: got error %v, want ErrNoKey", c.value, err)
 		}
 	}
 }
 
+// TestNoRoute checks that a missing route is ErrNoKey, with advice where to mount the middleware.
 func TestNoRoute(t *testing.T) {
 	t.Parallel()
 	if key, err := Route()(fakeRequest{}); key != "" || !errors.Is(err, ErrNoKey) || !strings.Contains(err.Error(), "mount") {
-		t.Errorf("no route: %q, %v; want ErrNoKey with advice", key, err)
+		t.Errorf("got %q, %v; want ErrNoKey with advice to mount the middleware elsewhere", key, err)
 	}
 }
 
+// constant returns a Func that returns key and err for every request.
 func constant(key string, err error) Func { return func(Request) (string, error) { return key, err } }
 
+// TestCompose checks FirstOf and Join.
 func TestCompose(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("broken")
@@ -128,13 +133,13 @@ func TestCompose(t *testing.T) {
 		{Join(a, bad), "", broken},
 	} {
 		if key, err := c.f(fakeRequest{}); key != c.want || !errors.Is(err, c.err) {
-			t.Errorf("%d: got %q, %v; want %q, %v", i, key, err, c.want, c.err)
+			t.Errorf("case %d: got %q, %v; want %q, %v", i, key, err, c.want, c.err)
 		}
 	}
 }
 
-// TestNamesAreInKeys checks that two parameters, cookies or headers with different names but the same value
-// do not identify the same client.
+// TestNamesAreInKeys checks that the same value of two parameters, cookies or headers with different names makes different
+// keys.
 func TestNamesAreInKeys(t *testing.T) {
 	t.Parallel()
 	sent := fakeRequest{query: "7", cookies: "7", header: http.Header{"User": {"7"}, "Guest": {"7"}}}
@@ -144,7 +149,7 @@ func TestNamesAreInKeys(t *testing.T) {
 		user, err := of("user")(sent)
 		guest, err2 := of("guest")(sent)
 		if err != nil || err2 != nil || user == guest {
-			t.Errorf("%s: user 7 is %q, %v, and guest 7 %q, %v", kind, user, err, guest, err2)
+			t.Errorf("%s: user 7 has the key %q, %v, and guest 7 %q, %v; want different keys", kind, user, err, guest, err2)
 		}
 	}
 }
@@ -162,18 +167,18 @@ func FuzzJoin(f *testing.F) {
 		one, _ := Join(constant(a1, nil), constant(a2, nil))(fakeRequest{})
 		other, _ := Join(constant(b1, nil), constant(b2, nil))(fakeRequest{})
 		if (one == other) != (a1 == b1 && a2 == b2) {
-			t.Errorf("Join(%q, %q) = %q, Join(%q, %q) = %q", a1, a2, one, b1, b2, other)
+			t.Errorf("Join(%q, %q) = %q and Join(%q, %q) = %q, want equal keys only for equal parts", a1, a2, one, b1, b2, other)
 		}
 		nested, _ := Join(Join(constant(a1, nil), constant(a2, nil)), constant(b1, nil))(fakeRequest{})
 		flat, _ := Join(constant(a1, nil), constant(a2, nil), constant(b1, nil))(fakeRequest{})
 		if nested == flat {
-			t.Errorf("a nested Join is the flat one: %q", flat)
+			t.Errorf("a nested Join and a flat one have the same key %q, want different ones", flat)
 		}
 	})
 }
 
-// TestPanics has what a program gets wrong at its start: much of it would trust clients,
-// or nothing.
+// TestPanics checks mistakes that a program makes when it starts: they must panic, because most of them would trust what
+// clients send, or trust nothing.
 func TestPanics(t *testing.T) {
 	t.Parallel()
 	for want, f := range map[string]func(){
@@ -254,7 +259,7 @@ func TestPanics(t *testing.T) {
 		func() {
 			defer func() {
 				if got, _ := recover().(string); !strings.Contains(got, want) || !strings.HasPrefix(got, "keyfunc: ") {
-					t.Errorf("panic %q, want one that names %s", got, want)
+					t.Errorf("got the panic %q, want one that contains %q", got, want)
 				}
 			}()
 			f()

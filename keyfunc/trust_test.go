@@ -6,13 +6,16 @@ import (
 	"testing"
 )
 
+// nearProxy is the address of a proxy that is trusted.
 const nearProxy = "10.0.0.1:4711"
 
+// via returns a request from nearProxy with the lines of a header.
 func via(header string, lines ...string) Request {
 	return fakeRequest{remote: nearProxy, header: http.Header{header: lines}}
 }
 
-// FuzzXForwardedFor checks that what a client writes never matters, only what the proxy appended.
+// FuzzXForwardedFor checks that the key depends only on what the proxies appended to the header, and not on what a client wrote
+// into it.
 func FuzzXForwardedFor(f *testing.F) {
 	for _, s := range []string{"", "6.6.6.6", "10.9.9.9", "unknown", ",", ", ,", `"`, "[::1", "::1%eth0", strings.Repeat("10.1.1.1,", 70)} {
 		f.Add(s)
@@ -26,20 +29,20 @@ func FuzzXForwardedFor(f *testing.F) {
 			"other header": fakeRequest{remote: nearProxy, header: http.Header{"Forwarded": {forged}, "X-Forwarded-For": {"203.0.113.9"}}},
 		} {
 			if key, err := trusting(r); err != nil || key != "ip:203.0.113.9" {
-				t.Errorf("%s: %q, %v", name, key, err)
+				t.Errorf("%s: got %q, %v; want ip:203.0.113.9", name, key, err)
 			}
 			if key, _ := hop(r); name != "two proxies" && key != "ip:203.0.113.9" {
-				t.Errorf("%s by hops: %q", name, key)
+				t.Errorf("%s, by hops: got %q, want ip:203.0.113.9", name, key)
 			}
 		}
 		key, err := trusting(via("X-Forwarded-For", forged))
 		if err != nil || !strings.HasPrefix(key, "ip:") || len(key) > 64 {
-			t.Errorf("%q: %q, %v", forged, key, err)
+			t.Errorf("only the forged header %q: got %q, %v; want the key of an address", forged, key, err)
 		}
 	})
 }
 
-// FuzzForwarded checks the same for RFC 7239, in which a client may leave a quote open.
+// FuzzForwarded checks the same for the header of RFC 7239, in which a client may leave a quote open.
 func FuzzForwarded(f *testing.F) {
 	for _, s := range []string{"", "for=6.6.6.6", `for="`, `for="\`, `for="\"`, `a="b,c`, `;;;`, `"`, `\`, `for="[::1]:80"`, "for=10.9.9.9"} {
 		f.Add(s)
@@ -52,18 +55,18 @@ func FuzzForwarded(f *testing.F) {
 			"two proxies": via("Forwarded", forged+`,for=203.0.113.9;by="a,b",for="10.3.3.3"`),
 		} {
 			if key, err := trusting(r); err != nil || key != "ip:203.0.113.9" {
-				t.Errorf("%s: %q, %v", name, key, err)
+				t.Errorf("%s: got %q, %v; want ip:203.0.113.9", name, key, err)
 			}
 		}
 		key, err := trusting(via("Forwarded", forged))
 		if err != nil || !strings.HasPrefix(key, "ip:") || len(key) > 64 {
-			t.Errorf("%q: %q, %v", forged, key, err)
+			t.Errorf("only the forged header %q: got %q, %v; want the key of an address", forged, key, err)
 		}
 	})
 }
 
-// TestLongHeaders sends headers of 1 MiB: at most maxHops of their entries are read, with few allocations.
-// If the time grew with the square of the length, the test would take hours.
+// TestLongHeaders sends headers of 1 MiB: at most maxHops of their entries are read, with few allocations. If the time grew with the
+// square of the length, the test would take hours.
 func TestLongHeaders(t *testing.T) {
 	const size = 1 << 20
 	for name, part := range map[string]string{
@@ -76,16 +79,16 @@ func TestLongHeaders(t *testing.T) {
 		} {
 			r := via(header, line)
 			if key, err := f(r); err != nil || !strings.HasPrefix(key, "ip:10.") {
-				t.Errorf("%s of %s: %q, %v", header, name, key, err)
+				t.Errorf("%s of %s: got %q, %v; want the key of a proxy", header, name, key, err)
 			}
 			if n := testing.AllocsPerRun(1, func() { _, _ = f(r) }); n > 200 {
-				t.Errorf("%s of %s: %v allocations", header, name, n)
+				t.Errorf("%s of %s: %v allocations, want at most 200", header, name, n)
 			}
 		}
 	}
 }
 
-// TestParseProxies checks that ParseProxies returns an error whenever TrustedProxies panics.
+// TestParseProxies checks the addresses that ParseProxies trusts, and that it returns an error where TrustedProxies panics.
 func TestParseProxies(t *testing.T) {
 	t.Parallel()
 	option, err := ParseProxies("10.0.0.0/8", "192.0.2.1", "64:ff9b::198.51.100.1", "unix")
@@ -100,7 +103,7 @@ func TestParseProxies(t *testing.T) {
 	} {
 		r := fakeRequest{remote: remote, header: http.Header{"X-Forwarded-For": {"203.0.113.9"}}}
 		if key, err := f(r); err != nil || key != want {
-			t.Errorf("from %s: %q, %v; want %s", remote, key, err, want)
+			t.Errorf("from %s: got %q, %v; want %s", remote, key, err, want)
 		}
 	}
 	for want, proxies := range map[string][]string{
@@ -109,7 +112,7 @@ func TestParseProxies(t *testing.T) {
 	} {
 		option, err := ParseProxies(proxies...)
 		if option != nil || err == nil || !strings.HasPrefix(err.Error(), want) {
-			t.Errorf("ParseProxies(%q): an option: %t, error %v, want %s", proxies, option != nil, err, want)
+			t.Errorf("ParseProxies(%q): got an option: %t, error %v; want none, and an error that begins with %s", proxies, option != nil, err, want)
 		}
 	}
 }

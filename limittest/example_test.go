@@ -13,7 +13,7 @@ import (
 	httplimit "github.com/redislimit/redislimit/nethttp"
 )
 
-// newServer returns the service that is tested. It takes its limiter as an argument.
+// newServer returns the service that is tested. Its limiter is an argument, so that a test can pass another one.
 func newServer(lim *core.Limiter) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, "hello") })
@@ -57,7 +57,7 @@ func ExampleCalls() {
 	// Output: [{Method:AllowN Key:ip:192.0.2.1 Cost:4}]
 }
 
-// One client comes twice per second, and another one now and then. Which of two limits suits both?
+// One client sends almost two requests per second, and another one sends two per minute. Which of two limits suits both?
 func ExampleReplay() {
 	began := time.Date(2025, 12, 31, 23, 0, 0, 0, time.UTC)
 	arrivals := func(yield func(limittest.Arrival) bool) {

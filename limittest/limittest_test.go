@@ -24,7 +24,7 @@ import (
 // y2k is the time of all decisions.
 var y2k = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// TestAllow makes more calls than the limit allows, and checks that all have the same answer.
+// TestAllow makes more calls than the limit allows, and checks that all are admitted with the same Result.
 func TestAllow(t *testing.T) {
 	t.Parallel()
 	lim := limittest.Allow(core.FixedWindow(core.PerMinute(100)))
@@ -35,21 +35,21 @@ func TestAllow(t *testing.T) {
 			LimiterName: "limittest", LimitName: "fixed-1m", Source: core.SourceMemory,
 		}
 		if err != nil || res != want || !res.At.Equal(y2k) {
-			t.Fatalf("%+v, %v", res, err)
+			t.Fatalf("got %+v, %v; want %+v at %v", res, err, want, y2k)
 		}
 	}
 	if res, err := lim.Peek(t.Context(), "a"); err != nil || !res.Allowed || res.Remaining != 100 {
-		t.Errorf("Peek: %+v, %v", res, err)
+		t.Errorf("Peek: got %+v, %v; want 100 left", res, err)
 	}
 	if res, err := lim.AllowN(t.Context(), "a", 101); err != nil || res.Allowed || res.RetryAfter != core.Never {
-		t.Errorf("a cost above the capacity: %+v, %v", res, err)
+		t.Errorf("a cost above the capacity: got %+v, %v; want a denial forever", res, err)
 	}
 	if res, err := limittest.Allow().AllowN(t.Context(), "a", 1e9); err != nil || !res.Allowed || res.Limit != 1e9 {
-		t.Errorf("without a limit: %+v, %v", res, err)
+		t.Errorf("without a limit: got %+v, %v; want it admitted by a limit of 1e9", res, err)
 	}
 }
 
-// TestDeny checks denials by every algorithm, alone and together with another one.
+// TestDeny checks denials by every algorithm, alone and beside another limit.
 func TestDeny(t *testing.T) {
 	t.Parallel()
 	for _, v := range limits.All() {
@@ -73,7 +73,7 @@ func TestDeny(t *testing.T) {
 			} {
 				res, err := decide()
 				if err != nil || len(slices.Collect(res.All())) != len(opts) {
-					t.Fatalf("%s: %+v, %v", v.Name, res, err)
+					t.Fatalf("%s: got %+v, %v; want a Result with %d limits", v.Name, res, err, len(opts))
 				}
 				for res := range res.All() {
 					resetAfter := rounded
@@ -81,30 +81,30 @@ func TestDeny(t *testing.T) {
 						resetAfter = 0 // not known for slots
 					}
 					if res.Allowed || res.Remaining != 0 || res.RetryAfter != rounded || res.ResetAfter != resetAfter || res.Delay != 0 || !res.At.Equal(y2k) {
-						t.Errorf("%s: %+v", v.Name, res)
+						t.Errorf("%s: got %+v, want a denial with RetryAfter %v and ResetAfter %v", v.Name, res, rounded, resetAfter)
 					}
 				}
 				if res.Allowed || res.RetryAfter != rounded || r.Settle(t.Context(), 0) != nil || r.Cancel(t.Context()) != nil {
-					t.Errorf("%s: %+v, or it cannot be ended", v.Name, res)
+					t.Errorf("%s: got %+v, want a denial with RetryAfter %v, whose Settle and Cancel return no error", v.Name, res, rounded)
 				}
 			}
 			if r, err := lim.Acquire(t.Context(), "a", 0); err != nil || !r.Allowed || r.Remaining != 0 {
-				t.Errorf("%s: a cost of 0: %+v, %v", v.Name, r, err)
+				t.Errorf("%s: a cost of 0: got %+v, %v; want it admitted with 0 left", v.Name, r, err)
 			}
 			if r, err := lim.Acquire(t.Context(), "a", 1e9); err != nil || r.Allowed || r.RetryAfter != core.Never {
-				t.Errorf("%s: a cost above the capacity: %+v, %v", v.Name, r, err)
+				t.Errorf("%s: a cost above the capacity: got %+v, %v; want a denial forever", v.Name, r, err)
 			}
 			if n := len(limittest.Calls(lim)); n != 5 {
-				t.Errorf("%s: %d calls, want 5: what was denied does not end", v.Name, n)
+				t.Errorf("%s: %d calls are recorded, want 5: the end of a denied Reservation is no call", v.Name, n)
 			}
 			if err := lim.Reset(t.Context(), "a"); err != nil {
-				t.Errorf("%s: Reset: %v", v.Name, err)
+				t.Errorf("%s: Reset: got error %v, want none", v.Name, err)
 			}
 		}
 	}
 }
 
-// TestUnavailable calls every method that would call Redis.
+// TestUnavailable calls every method that would call Redis, with a context that is still valid and one that has ended.
 func TestUnavailable(t *testing.T) {
 	t.Parallel()
 	lim := limittest.Unavailable()
@@ -119,17 +119,17 @@ func TestUnavailable(t *testing.T) {
 		"Reset":   func(ctx context.Context) error { return lim.Reset(ctx, "a") },
 	} {
 		if err := call(t.Context()); !errors.Is(err, core.ErrUnavailable) || !strings.Contains(err.Error(), "limittest") {
-			t.Errorf("%s: %v, want ErrUnavailable", name, err)
+			t.Errorf("%s: got error %v, want ErrUnavailable that names limittest", name, err)
 		}
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
 		if err := call(ended); !errors.Is(err, context.Canceled) || errors.Is(err, core.ErrUnavailable) {
-			t.Errorf("%s after its context has ended: %v", name, err)
+			t.Errorf("%s with a canceled context: got error %v, want Canceled", name, err)
 		}
 	}
 }
 
-// TestCalls makes every kind of call that is remembered, and calls that do nothing and are not.
+// TestCalls makes every kind of call that is recorded, and calls that have no effect and are not recorded.
 func TestCalls(t *testing.T) {
 	t.Parallel()
 	lim, ctx := limittest.Allow(), t.Context()
@@ -146,7 +146,7 @@ func TestCalls(t *testing.T) {
 			allowed.Cancel(ended), kept.Release(ctx), reserved.Settle(ctx, 9), free.Cancel(ctx), uncharged.Cancel(ctx), (*core.Permit)(nil).Cancel(ctx), (*core.Reservation)(nil).Cancel(ctx),
 		} {
 			if err != nil {
-				t.Error(err)
+				t.Errorf("an end of a Reservation or a Permit: got error %v, want none", err)
 			}
 		}
 	}
@@ -155,15 +155,15 @@ func TestCalls(t *testing.T) {
 		lim.Reset(ctx, "reset"), lim.Close(),
 	} {
 		if err != nil {
-			t.Error(err)
+			t.Errorf("a decision, Reset or Close: got error %v, want none", err)
 		}
 	}
 	last := must(t)(permits.Reserve(lim, ctx, "last", 3))
-	for _, mistake := range []error{ // none is remembered
+	for _, mistake := range []error{ // none is recorded
 		errOf(lim.Allow(ctx, "")), errOf(lim.AllowN(ctx, "a", -1)), last.Settle(ctx, -1), last.Settle(ctx, 1e9+1),
 	} {
 		if mistake == nil {
-			t.Error("no error")
+			t.Error("a mistake returned no error")
 		}
 	}
 	want := []limittest.Call{
@@ -172,11 +172,11 @@ func TestCalls(t *testing.T) {
 		{"AllowN", "allow", 1}, {"AllowN", "allow", 0}, {"Peek", "peek", 1}, {"AllowN", "wait", 2}, {"Reset", "reset", 0}, {"Reserve", "last", 3},
 	}
 	if got := limittest.Calls(lim); !slices.Equal(got, want) {
-		t.Errorf("calls:\n%v\nwant\n%v", got, want)
+		t.Errorf("got the calls\n%v\nwant\n%v", got, want)
 	}
 }
 
-// must returns what a call has returned, which must not have failed.
+// must returns a function that returns the Reservation or Permit of a call, and fails the test if the call failed.
 func must(t *testing.T) func(*permits.Any, error) *permits.Any {
 	return func(r *permits.Any, err error) *permits.Any {
 		t.Helper()
@@ -189,7 +189,7 @@ func must(t *testing.T) func(*permits.Any, error) *permits.Any {
 
 func errOf(_ core.Result, err error) error { return err }
 
-// TestMiddleware checks the calls of middlewares with options that act at the end of the response.
+// TestMiddleware checks the recorded calls of middlewares with options that act at the end of the response.
 func TestMiddleware(t *testing.T) {
 	t.Parallel()
 	const key = "ip:192.0.2.1"
@@ -209,12 +209,12 @@ func TestMiddleware(t *testing.T) {
 		}))
 		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil))
 		if got := limittest.Calls(c.lim); !slices.Equal(got, c.want) {
-			t.Errorf("%s: calls %v, want %v", name, got, c.want)
+			t.Errorf("%s: got the calls %v, want %v", name, got, c.want)
 		}
 	}
 }
 
-// TestSlots takes slots and gives them back. The context of a Reservation must not end.
+// TestSlots takes slots and gives them back. The context of a Permit must not end.
 func TestSlots(t *testing.T) {
 	t.Parallel()
 	var held []int64
@@ -225,7 +225,7 @@ func TestSlots(t *testing.T) {
 	})
 	lim := limittest.Allow(core.InFlight(5), core.FixedWindow(core.PerMinute(10)), observe)
 	var taken []*permits.Any
-	for range 4 { // more than there are: each time all are free
+	for range 4 { // more slots than there are: for each call, all slots are free
 		taken = append(taken, must(t)(permits.Acquire(lim, t.Context(), "a", 2)))
 	}
 	taken = append(taken, must(t)(permits.Reserve(lim, t.Context(), "b", 1)))
@@ -234,17 +234,17 @@ func TestSlots(t *testing.T) {
 	for range 2 {
 		for _, r := range taken {
 			if err := r.Release(t.Context()); err != nil || !r.Allowed {
-				t.Error(r.Result, err)
+				t.Errorf("Release of %+v: got error %v, want none, of an admitted Permit", r.Result, err)
 			}
 		}
 	}
 	if want := []int64{2, 2, 2, 2, 1, -2, -2, -2, -2, -1}; !slices.Equal(held, want) || ctx.Err() != nil {
-		t.Errorf("slots held, by events: %v, want %v; %v", held, want, ctx.Err())
+		t.Errorf("the slots in events are %v, want %v; the context's error is %v, want none", held, want, ctx.Err())
 	}
 }
 
-// TestWith checks derived limiters: they must answer as the limiter from which they are derived, with
-// the limits that they were given.
+// TestWith checks derived limiters: they must decide like the limiter from which they are derived, with the limits that were given to
+// With.
 func TestWith(t *testing.T) {
 	t.Parallel()
 	for _, lim := range []*core.Limiter{limittest.Allow(), limittest.Deny(time.Second), limittest.Unavailable()} {
@@ -255,23 +255,23 @@ func TestWith(t *testing.T) {
 		want, wantErr := lim.Allow(t.Context(), "a")
 		res, err := derived.Peek(t.Context(), "a")
 		if res.Allowed != want.Allowed || res.RetryAfter != want.RetryAfter || errors.Is(err, core.ErrUnavailable) != errors.Is(wantErr, core.ErrUnavailable) {
-			t.Errorf("%+v, %v; want %+v, %v", res, err, want, wantErr)
+			t.Errorf("got %+v, %v; want the same decision as %+v, %v", res, err, want, wantErr)
 		}
 		if err == nil && slices.Collect(res.All())[0].Limit != 250 {
-			t.Errorf("another limit: %+v", res)
+			t.Errorf("got %+v, want the limit 250", res)
 		}
 		calls := limittest.Calls(lim)
 		if len(calls) < 2 || !slices.Equal(limittest.Calls(derived), calls) {
-			t.Errorf("%v, of the derived one %v", calls, limittest.Calls(derived))
+			t.Errorf("the derived limiter has the calls %v, want %v as the original one", limittest.Calls(derived), calls)
 		}
 		if _, err := lim.With(core.TokenBucket(core.PerMinute(-1))); err == nil {
-			t.Error("a wrong limit was accepted")
+			t.Error("With accepted a limit of -1")
 		}
 	}
 }
 
-// TestUnlimited checks derived limiters without a limit, and with a limit of 0: Deny and Unavailable
-// apply to them, too, and each call is remembered.
+// TestUnlimited checks derived limiters without a limit, and with a limit of 0: Deny and Unavailable apply to them, too, and each call is
+// recorded.
 func TestUnlimited(t *testing.T) {
 	t.Parallel()
 	for name, lim := range map[string]*core.Limiter{
@@ -291,32 +291,32 @@ func TestUnlimited(t *testing.T) {
 			allowed bool
 			retry   time.Duration // the RetryAfter of a denial
 		}{
-			"unlimited":     {free, 1e12, name == "Allow", time.Minute},
-			"of 0":          {zero, 1, false, core.Never},
-			"of 0, nothing": {zero, 0, true, 0},
+			"unlimited":             {free, 1e12, name == "Allow", time.Minute},
+			"a limit of 0":          {zero, 1, false, core.Never},
+			"a limit of 0, no cost": {zero, 0, true, 0},
 		} {
 			r, err := c.lim.Reserve(t.Context(), "k", c.n)
 			if name == "Unavailable" {
 				if !errors.Is(err, core.ErrUnavailable) {
-					t.Errorf("%s, %s: %+v, %v", name, what, r, err)
+					t.Errorf("%s, %s: got %+v, %v; want ErrUnavailable", name, what, r, err)
 				}
 				continue
 			}
 			res := r.Decided()
 			if err != nil || res.Allowed != c.allowed || res.Unlimited() != (c.lim == free) || !c.allowed && res.RetryAfter != c.retry {
-				t.Errorf("%s, %s: %+v, %v", name, what, res, err)
+				t.Errorf("%s, %s: got %+v, %v; want allowed %t, and the RetryAfter %v of a denial", name, what, res, err, c.allowed, c.retry)
 			}
 			if err := r.Settle(t.Context(), 5); err != nil {
-				t.Error(err)
+				t.Errorf("%s, %s: Settle: got error %v, want none", name, what, err)
 			}
 		}
 		if calls := limittest.Calls(lim); len(calls) != 3 || !slices.Contains(calls, limittest.Call{Method: "Reserve", Key: "k", Cost: 1e12}) {
-			t.Errorf("%s: %v", name, calls)
+			t.Errorf("%s: got the calls %v, want three, one of them with the cost 1e12", name, calls)
 		}
 	}
 }
 
-// TestObserved checks that observers see the decisions, as with any limiter.
+// TestObserved checks that observers receive decisions, and no event for Peek, as with any limiter.
 func TestObserved(t *testing.T) {
 	t.Parallel()
 	var seen []core.Event
@@ -326,12 +326,12 @@ func TestObserved(t *testing.T) {
 		_, _ = lim.Peek(t.Context(), "a")
 	}
 	if len(seen) != 3 || !seen[0].Result.Allowed || seen[1].Result.Allowed || !errors.Is(seen[2].Err, core.ErrUnavailable) || seen[0].Cost != 2 {
-		t.Errorf("events: %+v", seen)
+		t.Errorf("observed %+v, want an admission of cost 2, a denial and an error", seen)
 	}
 }
 
-// TestNothingRuns checks that no goroutine is left in a synctest bubble after units are kept, and that
-// only Wait waits.
+// TestNothingRuns checks that a limiter starts no goroutine, even if units are kept, and that only Wait waits. synctest.Test fails if a
+// goroutine is left.
 func TestNothingRuns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -339,24 +339,24 @@ func TestNothingRuns(t *testing.T) {
 		allow := limittest.Allow()
 		must(t)(permits.Reserve(allow, t.Context(), "a", 1)).Keep()
 		if _, err := limittest.Deny(time.Hour).Allow(t.Context(), "a"); err != nil || time.Since(began) != 0 {
-			t.Errorf("%v after %v", err, time.Since(began))
+			t.Errorf("Allow: got error %v after %v, want none at once", err, time.Since(began))
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(150*time.Minute, cancel)
 		deny := limittest.Deny(time.Hour)
 		if _, err := deny.Wait(ctx, "a"); !errors.Is(err, context.Canceled) || len(limittest.Calls(deny)) != 3 {
-			t.Errorf("Wait: %v, %v", err, limittest.Calls(deny))
+			t.Errorf("Wait: got error %v and the calls %v, want Canceled and 3 calls", err, limittest.Calls(deny))
 		}
 		brief, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		now := time.Now()
 		if _, err := deny.Wait(brief, "a"); !errors.Is(err, context.DeadlineExceeded) || !time.Now().Equal(now) {
-			t.Errorf("Wait with a deadline: %v after %v", err, time.Since(now))
+			t.Errorf("Wait with a near deadline: got error %v after %v, want DeadlineExceeded at once", err, time.Since(now))
 		}
 	})
 }
 
-// TestConcurrent calls a limiter in many goroutines, for the race detector.
+// TestConcurrent calls a limiter in many goroutines, for the race detector, and checks that every call is recorded.
 func TestConcurrent(t *testing.T) {
 	t.Parallel()
 	lim := limittest.Allow()
@@ -365,7 +365,7 @@ func TestConcurrent(t *testing.T) {
 		all.Go(func() {
 			for range 100 {
 				if res, err := lim.Allow(t.Context(), "a"); err != nil || !res.Allowed {
-					t.Error(res, err)
+					t.Errorf("got %+v, %v; want it admitted", res, err)
 				}
 				_ = limittest.Calls(lim)
 			}
@@ -373,7 +373,7 @@ func TestConcurrent(t *testing.T) {
 	}
 	all.Wait()
 	if n := len(limittest.Calls(lim)); n != 800 {
-		t.Errorf("%d calls, want 800", n)
+		t.Errorf("%d calls are recorded, want 800", n)
 	}
 }
 
@@ -392,7 +392,7 @@ func TestMistakes(t *testing.T) {
 		func() {
 			defer func() {
 				if got, _ := recover().(string); !strings.Contains(got, want) || !strings.HasPrefix(got, "limittest: ") {
-					t.Errorf("panic %q, want %q", got, want)
+					t.Errorf("got the panic %q, want one that contains %q", got, want)
 				}
 			}()
 			mistake()

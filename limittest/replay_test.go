@@ -16,7 +16,7 @@ import (
 	"github.com/redislimit/redislimit/limittest"
 )
 
-// TestReplayExact replays random logs, and compares every number of the reports with the exact model.
+// TestReplayExact replays random logs, and compares every number of the reports with an exact model.
 func TestReplayExact(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(10) {
@@ -37,13 +37,13 @@ func TestReplayExact(t *testing.T) {
 		}
 		for i := range want {
 			if got, want := fmt.Sprintf("%+v", got[i]), fmt.Sprintf("%+v", want[i]); got != want {
-				t.Errorf("seed %d:\n%s\nwant\n%s", seed, got, want)
+				t.Errorf("seed %d: got\n%s\nwant\n%s", seed, got, want)
 			}
 		}
 	}
 }
 
-// randomLog returns n arrivals of some keys, a few of which are late.
+// randomLog returns n arrivals of some keys. The times of a few of them are earlier than the arrival before.
 func randomLog(r *rand.Rand, n, keys int) []limittest.Arrival {
 	now, log := y2k, make([]limittest.Arrival, n)
 	for i := range log {
@@ -57,7 +57,7 @@ func randomLog(r *rand.Rand, n, keys int) []limittest.Arrival {
 	return log
 }
 
-// byModel returns the report that is expected, according to one model for each key.
+// byModel returns the report that is expected for a log, according to one model for each key.
 func byModel(log []limittest.Arrival, together ...core.Limit) limittest.Report {
 	report := limittest.Report{Limits: together, Arrivals: int64(len(log))}
 	var numbers []model.Limit
@@ -100,7 +100,7 @@ func byModel(log []limittest.Arrival, together ...core.Limit) limittest.Report {
 	return report
 }
 
-// count adds a decision of the model to the report.
+// count adds a decision of the model to the report, and to the report of its key.
 func count(report *limittest.Report, k *limittest.KeyReport, o model.Outcome) {
 	k.Arrivals++
 	if !o.Allowed {
@@ -120,13 +120,13 @@ func count(report *limittest.Report, k *limittest.KeyReport, o model.Outcome) {
 	report.LongestRetry = max(report.LongestRetry, retry)
 }
 
-// rounded returns microseconds as a Result contains them, rounded up.
+// rounded returns microseconds as the duration that a Result contains, rounded up.
 func rounded(us *big.Rat) time.Duration {
 	n, rest := new(big.Int).DivMod(us.Num(), us.Denom(), new(big.Int))
 	return time.Duration(n.Int64()+int64(rest.Sign())) * time.Microsecond
 }
 
-// TestReplayMany replays more keys than a limiter of NewMemory keeps by default: none may be evicted.
+// TestReplayMany replays more keys than a limiter of NewMemory keeps by default: no key may be evicted.
 func TestReplayMany(t *testing.T) {
 	t.Parallel()
 	const keys = 120_000 // 100,000 is the default
@@ -139,11 +139,11 @@ func TestReplayMany(t *testing.T) {
 	}
 	got, err := limittest.Replay(arrivals, core.FixedWindow(core.PerDay(1)))
 	if err != nil || got[0].Denied != keys || len(got[0].Keys) != keys {
-		t.Errorf("%v: %d of %d keys denied, want all", err, got[0].Denied, len(got[0].Keys))
+		t.Errorf("got error %v, and %d denials of %d keys; want one denial of each of %d keys", err, got[0].Denied, len(got[0].Keys), keys)
 	}
 }
 
-// TestReplayRefuses checks that errors name the mistake and its place.
+// TestReplayRefuses checks that the errors of Replay name the mistake and its place.
 func TestReplayRefuses(t *testing.T) {
 	t.Parallel()
 	good := limittest.Arrival{Time: y2k, Key: "a", Cost: 1}
@@ -164,30 +164,29 @@ func TestReplayRefuses(t *testing.T) {
 	} {
 		got, err := limittest.Replay(slices.Values(c.arrivals), c.limiters...)
 		if got != nil || err == nil || !strings.HasPrefix(err.Error(), "limittest: Replay: ") || !strings.Contains(err.Error(), want) {
-			t.Errorf("%+v, %v; want %q", got, err, want)
+			t.Errorf("got %+v, %v; want an error that contains %q", got, err, want)
 		}
 	}
 	_, err := limittest.Replay(slices.Values([]limittest.Arrival{{Time: y2k, Cost: 1}}), bucket)
 	if !errors.Is(err, core.ErrInvalidKey) {
-		t.Error(err)
+		t.Errorf("an arrival without a key: got error %v, want ErrInvalidKey", err)
 	}
 }
 
-// TestReplayEmpty checks a log without arrivals, and one with the first and the last time that is
-// allowed.
+// TestReplayEmpty checks a log without arrivals, and one with the earliest and the latest time that is allowed.
 func TestReplayEmpty(t *testing.T) {
 	t.Parallel()
 	bucket := core.TokenBucket(core.PerMinute(1))
 	got, err := limittest.Replay(slices.Values([]limittest.Arrival(nil)), bucket)
 	if err != nil || len(got) != 1 || got[0].Arrivals != 0 || len(got[0].Keys) != 0 {
-		t.Errorf("%+v, %v", got, err)
+		t.Errorf("got %+v, %v; want one empty report", got, err)
 	}
 	first, last := time.Unix(0, 0), time.Date(2199, 12, 31, 23, 59, 59, 0, time.UTC)
 	log := []limittest.Arrival{{first, "a", 1}, {first, "a", 1}, {last, "a", 1}, {last, "a", 1}}
 	for _, v := range limits.Aligned() {
 		got, err = limittest.Replay(slices.Values(log), v.Limit(core.PerDay(1)))
 		if err != nil || got[0].Denied != 2 {
-			t.Errorf("%s: %+v, %v", v.Name, got, err)
+			t.Errorf("%s: got %+v, %v; want 2 denials", v.Name, got, err)
 		}
 	}
 }

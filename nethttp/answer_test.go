@@ -13,7 +13,8 @@ import (
 	"github.com/redislimit/redislimit/core"
 )
 
-// TestAnswererLogger expects a mistake in the log of the limiter whose middleware is further out, or else in the default log.
+// TestAnswererLogger checks that mistakes of an Answerer are logged by the logger of the outer middleware's limiter, or by the
+// default logger if there is no middleware.
 func TestAnswererLogger(t *testing.T) {
 	var own, standard strings.Builder
 	old := slog.Default()
@@ -37,14 +38,14 @@ func TestAnswererLogger(t *testing.T) {
 			got, other = other, got
 		}
 		if strings.Count(got.String(), "level=ERROR") != 1 || other.Len() > 0 {
-			t.Errorf("behind a middleware: %t; logged by default: %s; by the limiter: %s", behind, standard.String(), own.String())
+			t.Errorf("behind a middleware: %t: want one error, in its logger only; the default logger has %s, and the limiter's has %s", behind, standard.String(), own.String())
 		}
 		own.Reset()
 		standard.Reset()
 	}
 }
 
-// TestAnswererUploads parses an upload in the application's own answer: no temporary file stays.
+// TestAnswererUploads parses an upload in the application's own answer, and checks that its temporary files are removed.
 func TestAnswererUploads(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	var body bytes.Buffer
@@ -55,7 +56,7 @@ func TestAnswererUploads(t *testing.T) {
 	parsed := 0
 	parse := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		if err := r.ParseMultipartForm(1); err != nil {
-			t.Error(err)
+			t.Errorf("ParseMultipartForm: got error %v, want none", err)
 		}
 		entries, _ := os.ReadDir(os.TempDir())
 		parsed += len(entries)
@@ -75,19 +76,20 @@ func TestAnswererUploads(t *testing.T) {
 		_ = response.Body.Close()
 		server.Close()
 		if entries, err := os.ReadDir(os.TempDir()); err != nil || len(entries) > 0 {
-			t.Errorf("%s: %d files stay, %v", name, len(entries), err)
+			t.Errorf("%s: %d temporary files stay, %v; want none", name, len(entries), err)
 		}
 	}
 	if parsed != 2 {
-		t.Errorf("%d files were made, want 2", parsed)
+		t.Errorf("%d temporary files were made, want 2", parsed)
 	}
 }
 
+// TestAnswererHandlerNil checks that Handler panics without a handler.
 func TestAnswererHandlerNil(t *testing.T) {
 	t.Parallel()
 	defer func() {
 		if recover() == nil {
-			t.Error("no panic")
+			t.Error("Handler(nil) did not panic")
 		}
 	}()
 	NewAnswerer().Handler(nil)

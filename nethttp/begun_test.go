@@ -15,12 +15,12 @@ import (
 // A plainWrapper is a writer of a middleware that has no method Unwrap.
 type plainWrapper struct{ http.ResponseWriter }
 
-// A loop unwraps itself.
+// A loop is a writer that unwraps itself.
 type loop struct{ http.ResponseWriter }
 
 func (l loop) Unwrap() http.ResponseWriter { return l }
 
-// A nilWriter embeds a nil pointer.
+// A nilWriter is a writer that embeds a nil pointer.
 type nilWriter struct {
 	*httptest.ResponseRecorder
 
@@ -31,7 +31,8 @@ func (w nilWriter) Header() http.Header       { return w.header }
 func (nilWriter) Write(b []byte) (int, error) { return len(b), nil }
 func (nilWriter) WriteHeader(int)             {}
 
-// TestHasBegun looks at responses before and after a handler writes, with each kind of net/http's writers, also wrapped by middlewares.
+// TestHasBegun checks hasBegun before and after a handler writes, for each kind of writer that net/http has, also if middlewares wrap
+// the writer.
 func TestHasBegun(t *testing.T) {
 	t.Parallel()
 	for name, wrap := range map[string]func(http.ResponseWriter) http.ResponseWriter{
@@ -74,7 +75,7 @@ func TestHasBegun(t *testing.T) {
 					response := serve(t)
 					body, err := io.ReadAll(response.Body)
 					if err != nil || response.Header.Get("Before") != "false" || strings.Contains(string(body), "not noticed") {
-						t.Errorf("begun before: %s; then %q, %v", response.Header.Get("Before"), body, err)
+						t.Errorf("hasBegun before the handler writes: got %s, want false; the body is %q, %v", response.Header.Get("Before"), body, err)
 					}
 					_ = response.Body.Close()
 				})
@@ -83,7 +84,7 @@ func TestHasBegun(t *testing.T) {
 	}
 }
 
-// getFrom starts a server until the test ends, and asks it for "/".
+// getFrom starts a server that runs until the test ends, and returns its response to a request for "/".
 func getFrom(t *testing.T, server *httptest.Server, http2 bool) *http.Response {
 	t.Helper()
 	if server.EnableHTTP2 = http2; http2 {
@@ -101,12 +102,13 @@ func getFrom(t *testing.T, server *httptest.Server, http2 bool) *http.Response {
 		t.Fatal(err)
 	}
 	if http2 != (response.ProtoMajor == 2) {
-		t.Fatal(response.Proto)
+		t.Fatalf("got protocol %s, want HTTP/2: %t", response.Proto, http2)
 	}
 	return response
 }
 
-// TestHasBegunStrange looks at writers that lack the field, or lead nowhere.
+// TestHasBegunStrange checks writers that lack the field of net/http's writers, or do not lead to a writer: hasBegun must return false,
+// and must neither panic nor run forever.
 func TestHasBegunStrange(t *testing.T) {
 	t.Parallel()
 	recorder := httptest.NewRecorder()
@@ -115,7 +117,7 @@ func TestHasBegunStrange(t *testing.T) {
 		"a nil pointer inside": nilWriter{header: http.Header{}},
 	} {
 		if hasBegun(w) {
-			t.Errorf("%s has begun", name)
+			t.Errorf("%s: hasBegun returned true, want false", name)
 		}
 	}
 }

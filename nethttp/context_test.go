@@ -12,8 +12,8 @@ import (
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
-// TestContextShowsNothing makes a handler print its context and one derived from it, as logs do: they show
-// neither the user's key nor a header of the request.
+// TestContextShowsNothing prints the context of a request and one that is derived from it, as logs do. The text must contain neither the
+// user's key nor a header of the request.
 func TestContextShowsNothing(t *testing.T) {
 	t.Parallel()
 	lim, err := core.NewMemory("printed", core.FixedWindow(core.PerMinute(9)))
@@ -30,6 +30,6 @@ func TestContextShowsNothing(t *testing.T) {
 	r.SetBasicAuth("alice", "password")
 	h.ServeHTTP(httptest.NewRecorder(), r)
 	if text == "" || strings.Contains(text, "alice") || strings.Contains(text, r.Header.Get("Authorization")) {
-		t.Errorf("a context is printed as %s", text)
+		t.Errorf("a context is printed as %s, want it without the user and the password", text)
 	}
 }

@@ -14,9 +14,8 @@ import (
 	httplimit "github.com/redislimit/redislimit/nethttp"
 )
 
-// TestTransportDrip makes the server answer 429 with a body that never ends, one byte now and then. This
-// delays neither the next try nor the release of the slot: the request is sent again when the server says,
-// and others can be sent meanwhile.
+// TestTransportDrip makes the server answer 429 with a body that never ends and arrives byte by byte. This body must delay neither the
+// next attempt, which is sent when the Retry-After has passed, nor the release of the slot, for which other requests wait.
 func TestTransportDrip(t *testing.T) {
 	t.Parallel()
 	var tries atomic.Int32
@@ -44,7 +43,7 @@ func TestTransportDrip(t *testing.T) {
 		t.Fatal(err)
 	}
 	if response.StatusCode != http.StatusOK || time.Since(began) > time.Minute {
-		t.Errorf("status %d after %v", response.StatusCode, time.Since(began))
+		t.Errorf("got status %d after %v, want 200 within a minute", response.StatusCode, time.Since(began))
 	}
 	_ = response.Body.Close()
 	check.Receive(t, "the connection of the body that drips is closed", ended)

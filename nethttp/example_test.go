@@ -28,7 +28,7 @@ func ExampleMiddleware() {
 	log.Fatal(http.ListenAndServe("localhost:8080", handler))
 }
 
-// limited returns a handler that is allowed one request an hour for each client.
+// limited returns a handler that admits one request per hour from each client.
 func limited(next http.HandlerFunc, key keyfunc.Func, options ...guard.Option) http.Handler {
 	lim, _ := core.NewMemory("api", core.FixedWindow(core.PerHour(1)))
 	return httplimit.Middleware(lim, key, options...)(next)
@@ -57,7 +57,7 @@ func ExampleOnDenied() {
 	// 429 slow down: the limit is 1
 }
 
-// With FailClosed no request is served while Redis does not answer. The status is 503.
+// With FailClosed, no request is served while Redis does not answer. The status of the answer is 503.
 func ExampleOnError() {
 	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379", ContextTimeoutEnabled: true})
 	lim := core.MustNew(rdb, "logins", core.FixedWindow(core.PerMinute(5)), core.FailClosed())
@@ -83,7 +83,7 @@ func ExampleKey() {
 	// 429 {"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Request cannot be satisfied as assigned quota has been exceeded","status":429,"violated-policies":["api"],"limit":1,"retry-after":3600}
 }
 
-// A handler shows how much is left, without asking Redis again.
+// A handler shows how many units are left, without calling Redis again.
 func ExampleResult() {
 	h := limited(func(w http.ResponseWriter, r *http.Request) {
 		res, ok := httplimit.Result(r.Context()) // ok is false if no limiter decided
@@ -93,7 +93,8 @@ func ExampleResult() {
 	// Output: 200 0 of 1 left, by memory, true
 }
 
-// An API answers the first call with 429, and the second one when it is time. The caller sees only that.
+// An API answers the first call with 429, and the second one, which is sent after the Retry-After, with 200. The caller sees only the
+// second answer.
 func ExampleTransport() {
 	calls := 0
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -115,8 +116,8 @@ func ExampleTransport() {
 	// Output: 200 OK after 2 calls
 }
 
-// A gateway to a language model knows the tokens of an answer when it has it. It reserves
-// 500 for each. An answer took 1200: until that is paid, the next request is denied.
+// A gateway to a language model knows the number of tokens of an answer only when the answer is complete. Until then, it
+// reserves 500. An answer took 1200 tokens: the next request is denied until the debt is paid.
 func ExampleSetCost() {
 	lim, _ := core.NewMemory("tokens", core.TokenBucket(core.PerHour(1000)))
 	gateway := httplimit.Middleware(lim, keyfunc.IP(),
@@ -136,7 +137,7 @@ func ExampleSetCost() {
 	// 429 0
 }
 
-// A handler counts by an account that stands in the body, which it has parsed, and charges the rows that the query reads.
+// A handler counts by an account that is in the body, which it has parsed, and charges the rows that the query reads.
 func ExampleAnswerer() {
 	rows := core.MustNewMemory("rows", core.FixedWindow(core.PerHour(1000)))
 	limit := httplimit.NewAnswerer()

@@ -9,8 +9,7 @@ import (
 	"time"
 )
 
-// TestRetryAfter parses headers as servers and attackers write them. The response was sent at 23:00:00 by
-// the server's clock.
+// TestRetryAfter parses headers as servers and attackers write them. By the server's clock, the response was sent at 23:00:00.
 func TestRetryAfter(t *testing.T) {
 	t.Parallel()
 	const date = "Sun, 22 Nov 2026 23:00:00 GMT"
@@ -40,14 +39,14 @@ func TestRetryAfter(t *testing.T) {
 		{"Retry-After: Sun, 22 Nov 2026 22:59:59 GMT|Date: " + date, 0},
 		{"Retry-After: Fri, 31 Dec 9999 23:59:59 GMT|Date: " + date, time.Minute},
 		{"Retry-After: Mon, 01 Jan 0001 00:00:00 GMT|Date: Fri, 31 Dec 9999 23:59:59 GMT", 0},
-		{"Retry-After: Sun, 22 Nov 2026 20:00:08 GMT", 8 * time.Second},            // no Date: by this machine's clock
-		{"Retry-After: Sun, 22 Nov 2026 20:00:08 GMT|Date: noon", 8 * time.Second}, // nor there
-		{"Retry-After: Sun, 22 Nov 2026 23:00:08|Date: " + date, 0},                // no zone
+		{"Retry-After: Sun, 22 Nov 2026 20:00:08 GMT", 8 * time.Second},            // without a Date, this machine's clock counts
+		{"Retry-After: Sun, 22 Nov 2026 20:00:08 GMT|Date: noon", 8 * time.Second}, // nor with a wrong Date
+		{"Retry-After: Sun, 22 Nov 2026 23:00:08|Date: " + date, 0},                // no time zone
 		{"Retry-After: Sun, 22 Nov 2026 23:00:08 CET|Date: " + date, 0},
-		{"Retry-After: Sunday, 22-Nov-26 23:00:08 EST|Date: " + date, 0}, // time.Parse takes any zone for GMT
+		{"Retry-After: Sunday, 22-Nov-26 23:00:08 EST|Date: " + date, 0}, // time.Parse reads any time zone as GMT
 		{"Retry-After: 2026-11-22T23:00:08Z|Date: " + date, 0},
 		{"Retry-After: later|Retry-After: 4", 4 * time.Second},
-		{"Retry-After: 30, 30", 30 * time.Second}, // lines that a proxy has joined
+		{"Retry-After: 30, 30", 30 * time.Second}, // two lines that a proxy has joined
 		{"Retry-After: 3,soon, 9", 9 * time.Second},
 		{"Retry-After-Ms: 350, 350|Retry-After: 1, 1", 350 * time.Millisecond},
 		{"Retry-After: Sun, 22 Nov 2026 23:00:08 UTC|Date: " + date, 8 * time.Second},
@@ -60,12 +59,13 @@ func TestRetryAfter(t *testing.T) {
 	} {
 		h := headersOf(strings.Split(c.headers, "|")...)
 		if got := retryAfter(h, here, time.Minute); got != c.want {
-			t.Errorf("%.60q: %v, want %v", c.headers, got, c.want)
+			t.Errorf("%.60q: got %v, want %v", c.headers, got, c.want)
 		}
 	}
 }
 
-// TestTransportSaysStop has answers as these APIs document them, sent at Unix time 1_800_000_000, and some that are not a stop.
+// TestTransportSaysStop checks how long the Transport holds requests back after answers as these APIs document them, which were sent at
+// Unix time 1_800_000_000. Some of the answers are not about a limit.
 func TestTransportSaysStop(t *testing.T) {
 	t.Parallel()
 	const date = "|Date: Fri, 15 Jan 2027 08:00:00 GMT"
@@ -73,7 +73,7 @@ func TestTransportSaysStop(t *testing.T) {
 		api     string
 		status  int
 		headers string
-		want    time.Duration
+		want    time.Duration // 0 if the next request need not wait
 	}{
 		{"GitHub, primary limit", 403, "X-RateLimit-Limit: 60|X-RateLimit-Remaining: 0|X-RateLimit-Reset: 1800000042", 42 * time.Second},
 		{"GitHub, primary limit", 429, "X-RateLimit-Limit: 60|X-RateLimit-Remaining: 0|X-RateLimit-Reset: 1800003600", time.Minute},
@@ -82,7 +82,7 @@ func TestTransportSaysStop(t *testing.T) {
 		{"GitHub, no permission", 403, "X-RateLimit-Limit: 5000|X-RateLimit-Remaining: 4987|X-RateLimit-Reset: 1800003600", 0},
 		{"GitLab", 429, "RateLimit-Limit: 60|RateLimit-Observed: 67|RateLimit-Remaining: 0|RateLimit-Reset: 1800000030|RateLimit-ResetTime: Fri, 15 Jan 2027 08:00:30 GMT|Retry-After: 30", 30 * time.Second},
 		{"GitLab, before Retry-After", 429, "RateLimit-Limit: 60|RateLimit-Observed: 67|RateLimit-Remaining: 0|RateLimit-Reset: 1800000030", 30 * time.Second},
-		{"GitLab, another limit's headers", 429, "RateLimit-Limit: 600|RateLimit-Remaining: 595|RateLimit-Reset: 1800000060", time.Second},
+		{"GitLab, headers of another limit", 429, "RateLimit-Limit: 600|RateLimit-Remaining: 595|RateLimit-Reset: 1800000060", time.Second},
 		{"Discord", 429, "Retry-After: 44|X-RateLimit-Limit: 10|X-RateLimit-Remaining: 0|X-RateLimit-Reset: 1800000043.57|X-RateLimit-Reset-After: 43.57|X-RateLimit-Bucket: abcd1234|X-RateLimit-Scope: user", 44 * time.Second},
 		{"Discord, global", 429, "Retry-After: 44|X-RateLimit-Global: true|X-RateLimit-Scope: global", 44 * time.Second},
 		{"Slack", 429, "Retry-After: 30", 30 * time.Second},
@@ -130,22 +130,22 @@ func TestTransportSaysStop(t *testing.T) {
 		h := headersOf(strings.Split(c.headers+date, "|")...)
 		tr := &transport{bound: time.Minute}
 		least, most := c.want, min(c.want+c.want/10, time.Minute)
-		if c.want == time.Minute { // the bound: up to a tenth less, if the API says more
+		if c.want == time.Minute { // the API says more than the bound: the wait is up to a tenth shorter than the bound
 			least -= c.want / 10
 		}
 		if got := tr.asked(&http.Response{StatusCode: c.status, Header: h}); got < least || got > most {
-			t.Errorf("%s: %d with %q: %v, want %v to %v", c.api, c.status, c.headers, got, least, most)
+			t.Errorf("%s: status %d with %q: got %v, want %v to %v", c.api, c.status, c.headers, got, least, most)
 		}
 	}
 	now := time.Unix(1_800_000_000, 0)
 	without := http.Header{"X-Ratelimit-Remaining": {"0"}, "X-Ratelimit-Reset": {"1800000042"}} // no Date
 	if got := untilReset(without, false, now, time.Minute); got != 42*time.Second {
-		t.Errorf("by this machine's clock: %v", got)
+		t.Errorf("without a Date: got %v, want 42s by this machine's clock", got)
 	}
 }
 
-// FuzzRetryAfter parses headers of any form: the result is within the bound, and a plain number means what
-// it says.
+// FuzzRetryAfter parses headers of any form: the result must be within the bound, and a plain number must mean as many seconds or
+// milliseconds.
 func FuzzRetryAfter(f *testing.F) {
 	for _, value := range []string{"7", "1.5", "-1", "NaN", "1e9", "Sun, 22 Nov 2026 23:00:08 GMT", "Sun Nov 22 23:00:08 2026", "Sunday, 22-Nov-26 23:00:08 GMT", "1800000000", `"default";r=0;t=9`} {
 		f.Add(value, "350", "Sun, 22 Nov 2026 23:00:00 GMT", int64(time.Minute))
@@ -158,7 +158,7 @@ func FuzzRetryAfter(f *testing.F) {
 		got := retryAfter(http.Header{"Retry-After": {after}, "Retry-After-Ms": {ms}, "Date": {date}}, now, limit)
 		reset := untilReset(http.Header{"X-Ratelimit-Reset": {after}, "Ratelimit-Reset": {ms}, "Ratelimit": {date}, "Date": {date}}, true, now, limit)
 		if got < 0 || got > limit || reset < 0 || reset > limit {
-			t.Fatalf("%v, and until the reset %v, and the bound is %v", got, reset, limit)
+			t.Fatalf("got the wait %v, and %v until the reset, want 0 to the bound %v", got, reset, limit)
 		}
 		tr := &transport{bound: limit}
 		for _, h := range []http.Header{
@@ -168,7 +168,7 @@ func FuzzRetryAfter(f *testing.F) {
 		} {
 			for _, status := range []int{403, 429, 503, 529} {
 				if got := tr.asked(&http.Response{StatusCode: status, Header: h}); got < 0 || got > limit || got == 0 && status == 429 {
-					t.Fatalf("%d with %q holds for %v, and the bound is %v", status, h, got, limit)
+					t.Fatalf("status %d with %q: got the wait %v, want at most the bound %v, and not 0 for 429", status, h, got, limit)
 				}
 			}
 		}
@@ -179,7 +179,7 @@ func FuzzRetryAfter(f *testing.F) {
 					want = min(limit, time.Duration(n)*unit)
 				}
 				if d := duration(value, unit, limit); d != want {
-					t.Fatalf("%q of %v: %v, want %v", value, unit, d, want)
+					t.Fatalf("%q in units of %v: got %v, want %v", value, unit, d, want)
 				}
 			}
 		}

@@ -19,15 +19,15 @@ import (
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
-// A partner is the other side. It notes when requests come, and answers as a test says.
+// A partner is the server to which the Transport sends. It records when requests arrive, and answers as a test says.
 type partner struct {
-	answer func(r *http.Request, n int) (*http.Response, error) // to the nth; nil for 200
+	answer func(r *http.Request, n int) (*http.Response, error) // answers the nth request; nil: with 200
 
 	mu     sync.Mutex
 	begun  time.Time
-	came   []time.Duration
-	bodies []string
-	sent   []*watchedBody
+	came   []time.Duration // when requests arrived, since begun
+	bodies []string        // of the requests
+	sent   []*watchedBody  // the bodies of the responses
 }
 
 func newPartner() *partner { return &partner{begun: time.Now()} }
@@ -54,6 +54,7 @@ func (p *partner) says(status int, headers ...string) *http.Response {
 	return &http.Response{StatusCode: status, Header: headersOf(headers...), Body: body, ContentLength: 9}
 }
 
+// headersOf returns headers from lines such as "Retry-After: 5".
 func headersOf(lines ...string) http.Header {
 	h := make(http.Header)
 	for _, line := range lines {
@@ -63,17 +64,17 @@ func headersOf(lines ...string) http.Header {
 	return h
 }
 
-// wantClosed checks that all bodies of responses were closed once.
+// wantClosed checks that the body of each response was closed once.
 func (p *partner) wantClosed(t *testing.T) {
 	t.Helper()
 	for i, b := range p.sent {
 		if n := b.closed.Load(); n != 1 {
-			t.Errorf("the body of response %d was closed %d times", i+1, n)
+			t.Errorf("the body of response %d was closed %d times, want once", i+1, n)
 		}
 	}
 }
 
-// A watchedBody is the body of a request or of a response.
+// A watchedBody is the body of a request or of a response, which counts how often it is closed.
 type watchedBody struct {
 	io.Reader
 
@@ -82,12 +83,13 @@ type watchedBody struct {
 
 func (b *watchedBody) Close() error { b.closed.Add(1); return nil }
 
+// byHost returns the key of a request: its host.
 func byHost(r *http.Request) string { return r.URL.Host }
 
 // plenty is a limit that no test reaches.
 func plenty() core.Limit { return core.TokenBucket(core.PerSecond(1000)) }
 
-// withBansAndWithout runs a test with limiters that ban who is held back, and with others.
+// withBansAndWithout runs a test with limiters that have bans, which then store how long a key is held back, and with others.
 func withBansAndWithout(t *testing.T, test func(t *testing.T, limiter func(...core.Option) *core.Limiter)) {
 	t.Helper()
 	for name, bans := range map[string][]core.Option{"bans": {core.Ban()}, "levels": {core.Ban(time.Hour)}, "without": nil} {
@@ -102,10 +104,11 @@ func withBansAndWithout(t *testing.T, test func(t *testing.T, limiter func(...co
 	}
 }
 
+// wantLeft checks how many units or slots of the key "partner" are left.
 func wantLeft(t *testing.T, what string, lim *core.Limiter, want int64) {
 	t.Helper()
 	if res, err := lim.Peek(t.Context(), "partner"); err != nil || res.Remaining != want {
-		t.Errorf("%s: %d are left, %v; want %d", what, res.Remaining, err, want)
+		t.Errorf("%s: %d units are left, error %v; want %d", what, res.Remaining, err, want)
 	}
 }
 
@@ -123,6 +126,7 @@ func send(t *testing.T, rt http.RoundTripper) *http.Response {
 	return response
 }
 
+// get sends a request, reads the response to its end, and returns its status.
 func get(t *testing.T, ctx context.Context, rt http.RoundTripper, url string) (status int, err error) { //nolint:revive // as t is first
 	t.Helper()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
@@ -138,8 +142,8 @@ func get(t *testing.T, ctx context.Context, rt http.RoundTripper, url string) (s
 	return response.StatusCode, nil
 }
 
-// TestTransportWaits sends more than the limit at once: requests come at its rate, and one whose turn is after its deadline
-// fails at once.
+// TestTransportWaits sends more requests at once than the limit allows: they must arrive at the rate of the limit, and a request whose
+// turn is after its deadline must fail at once.
 func TestTransportWaits(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -149,7 +153,7 @@ func TestTransportWaits(t *testing.T) {
 		for range 4 {
 			calls.Go(func() {
 				if status, err := get(t, t.Context(), rt, "http://partner/"); status != 200 || err != nil {
-					t.Errorf("%d, %v", status, err)
+					t.Errorf("got status %d, %v; want 200", status, err)
 				}
 			})
 		}
@@ -158,19 +162,18 @@ func TestTransportWaits(t *testing.T) {
 		defer cancel()
 		before := time.Now()
 		if _, err := get(t, brief, rt, "http://partner/"); !errors.Is(err, context.DeadlineExceeded) || time.Since(before) > 0 {
-			t.Errorf("%v after %v", err, time.Since(before))
+			t.Errorf("got error %v after %v, want DeadlineExceeded at once", err, time.Since(before))
 		}
 		calls.Wait()
 		if want := []time.Duration{0, 500e6, 1000e6, 1500e6}; !slices.Equal(p.came, want) {
-			t.Errorf("they came after %v, want %v", p.came, want)
+			t.Errorf("requests arrived after %v, want %v", p.came, want)
 		}
 		p.wantClosed(t)
 	})
 }
 
-// TestTransportHoldsBack makes the partner answer the first request, and checks when the next one comes:
-// not before the time in the response, at most a tenth later, and never beyond the bound. It is the same
-// with and without bans.
+// TestTransportHoldsBack makes the partner answer the first request, and checks when the next request arrives: not before the time in the
+// response, at most a tenth later, and never beyond the bound. It must be the same with and without bans.
 func TestTransportHoldsBack(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -200,25 +203,25 @@ func TestTransportHoldsBack(t *testing.T) {
 				rt := Transport(limiter(plenty()), byHost, Base(p))
 				for _, host := range []string{"one", "one", "other", "one"} {
 					if _, err := get(t, t.Context(), rt, "http://"+host+"/"); err != nil {
-						t.Error(err)
+						t.Errorf("got error %v, want none", err)
 					}
 				}
 				least, most := c.want, min(c.want+c.want/10, time.Minute)
-				if c.want == time.Minute { // the bound, and the response says more
+				if c.want == time.Minute { // the response says more than the bound
 					least -= c.want / 10
 				}
 				if waited := p.came[1]; waited < least || waited > most+time.Microsecond {
-					t.Errorf("the next request came after %v, want %v to %v", waited, least, most)
+					t.Errorf("the next request arrived after %v, want %v to %v", waited, least, most)
 				}
 				if p.came[2] != p.came[1] || p.came[3] != p.came[1] {
-					t.Errorf("those after it came after %v", p.came)
+					t.Errorf("requests arrived after %v, want the last three at the same time", p.came)
 				}
 			})
 		})
 	}
 }
 
-// TestTransportKeys checks that holding back a key does not hold back another.
+// TestTransportKeys checks that an answer that holds back one key does not hold back another key.
 func TestTransportKeys(t *testing.T) {
 	t.Parallel()
 	withBansAndWithout(t, func(t *testing.T, limiter func(...core.Option) *core.Limiter) {
@@ -228,30 +231,30 @@ func TestTransportKeys(t *testing.T) {
 		rt := Transport(lim, byHost, Base(p))
 		for _, host := range []string{"alice", "bob"} {
 			if status, err := get(t, t.Context(), rt, "http://"+host+"/"); status != 429 || err != nil {
-				t.Errorf("%s: %d, %v", host, status, err)
+				t.Errorf("%s: got status %d, %v; want 429", host, status, err)
 			}
 		}
 		brief, cancel := context.WithTimeout(t.Context(), 29*time.Second)
 		defer cancel()
 		if _, err := get(t, brief, rt, "http://alice/"); !errors.Is(err, context.DeadlineExceeded) {
-			t.Error(err)
+			t.Errorf("alice again: got error %v, want DeadlineExceeded", err)
 		}
 		leaves, leave := context.WithCancel(t.Context())
 		time.AfterFunc(time.Second, leave)
 		if _, err := get(t, leaves, rt, "http://bob/"); !errors.Is(err, context.Canceled) {
-			t.Error(err)
+			t.Errorf("bob again: got error %v, want Canceled", err)
 		}
 		if took := time.Since(p.begun); took != time.Second || len(p.came) != 2 {
-			t.Errorf("after %v %d requests have come", took, len(p.came))
+			t.Errorf("after %v, %d requests have arrived, want 2 after 1s", took, len(p.came))
 		}
 		if res, err := lim.Peek(t.Context(), "carol"); err != nil || res.Banned {
-			t.Errorf("%+v, %v", res, err)
+			t.Errorf("carol: got %+v, %v; want no ban", res, err)
 		}
 	})
 }
 
-// TestTransportExtends makes responses come late, in any order: the longest time counts, and requests that
-// wait meanwhile keep waiting.
+// TestTransportExtends makes responses arrive late, in any order: the longest time must count, and requests that already wait must
+// continue to wait.
 func TestTransportExtends(t *testing.T) {
 	t.Parallel()
 	withBansAndWithout(t, func(t *testing.T, limiter func(...core.Option) *core.Limiter) {
@@ -287,19 +290,19 @@ func TestTransportExtends(t *testing.T) {
 		for range 3 {
 			calls.Go(func() {
 				if _, err := get(t, t.Context(), rt, "http://partner/later"); err != nil {
-					t.Error(err)
+					t.Errorf("got error %v, want none", err)
 				}
 			})
 		}
 		calls.Wait()
 		if first, last := late[0], late[len(late)-1]; len(late) != 3 || first < 28*time.Second || last > 31*time.Second {
-			t.Errorf("they came after %v, want 28 s and up to 2 more", late)
+			t.Errorf("requests arrived after %v, want three after 28 s to 31 s", late)
 		}
 	})
 }
 
-// TestTransportLooksAgain makes a response come while the next request waits for its turn. That request is
-// sent later than its turn, and charged once.
+// TestTransportLooksAgain makes a response arrive while the next request waits for its turn. That request must be sent later than its
+// turn, and charged once.
 func TestTransportLooksAgain(t *testing.T) {
 	t.Parallel()
 	withBansAndWithout(t, func(t *testing.T, limiter func(...core.Option) *core.Limiter) {
@@ -319,10 +322,10 @@ func TestTransportLooksAgain(t *testing.T) {
 		}
 		calls.Wait()
 		if second := p.came[1]; second < 10500*time.Millisecond || second > 12*time.Second {
-			t.Errorf("the second came after %v", second)
+			t.Errorf("the second request arrived after %v, want 10.5s to 12s", second)
 		}
 		if got := limits.Left(t, lim, "partner"); got[1] != 8 {
-			t.Errorf("%d of a day's 10 are left after two requests", got[1])
+			t.Errorf("%d of 10 units per day are left after two requests, want 8", got[1])
 		}
 	})
 }
@@ -331,16 +334,17 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// TestTransportRetries makes the partner deny every request except the last one that may come.
+// TestTransportRetries makes the partner deny the first requests, and checks how often a request is repeated, and which answer the caller
+// gets. A body of "stream" cannot be repeated.
 func TestTransportRetries(t *testing.T) {
 	t.Parallel()
-	type request struct{ method, body, header string } // a body of "stream" cannot be repeated
+	type request struct{ method, body, header string }
 	for _, c := range []struct {
 		request
-		retries, status, denials int
+		retries, status, denials int // denials: how many requests are answered with status
 		headers                  string
-		within                   time.Duration
-		want, sent               int
+		within                   time.Duration // the deadline of the caller
+		want, sent               int           // the status that the caller gets, and how many requests arrive
 	}{
 		{request{"GET", "", ""}, 0, 429, 1, "Retry-After: 5", time.Hour, 429, 1},
 		{request{"GET", "", ""}, 1, 429, 1, "Retry-After: 5", time.Hour, 200, 2},
@@ -399,21 +403,21 @@ func TestTransportRetries(t *testing.T) {
 					t.Fatal(err)
 				}
 				if response.StatusCode != c.want || len(p.came) != c.sent || r.Body != before || response.Request != r {
-					t.Errorf("status %d of %d requests, want %d of %d", response.StatusCode, len(p.came), c.want, c.sent)
+					t.Errorf("got status %d after %d requests, want %d after %d, with the request unchanged", response.StatusCode, len(p.came), c.want, c.sent)
 				}
 				if text, err := io.ReadAll(response.Body); string(text) != "an answer" || err != nil {
-					t.Errorf("%q, %v", text, err)
+					t.Errorf("got the body %q, %v; want \"an answer\"", text, err)
 				}
 				_ = response.Body.Close()
 				p.wantClosed(t)
 				for i, b := range bodies {
 					if b.closed.Load() != 1 || p.bodies[i] != c.body {
-						t.Errorf("body %d was %q and closed %d times", i+1, p.bodies[i], b.closed.Load())
+						t.Errorf("body %d was %q and closed %d times, want %q and once", i+1, p.bodies[i], b.closed.Load(), c.body)
 					}
 				}
 				for i, came := range p.came {
 					if i > 0 && c.headers == "Retry-After: 5" && came-p.came[i-1] < 5*time.Second {
-						t.Errorf("they came after %v", p.came)
+						t.Errorf("requests arrived after %v, want 5 s or more between them", p.came)
 					}
 				}
 			})
@@ -421,13 +425,14 @@ func TestTransportRetries(t *testing.T) {
 	}
 }
 
-// An endless body counts what is read of it. It is read in the background.
+// An endless body has no end, and counts how many bytes are read. The Transport reads it in the background.
 type endless struct{ read, closed atomic.Int64 }
 
 func (e *endless) Read(p []byte) (int, error) { e.read.Add(int64(len(p))); return len(p), nil }
 func (e *endless) Close() error               { e.closed.Add(1); return nil }
 
-// TestTransportDrains drops a response whose body has no end.
+// TestTransportDrains repeats a request after a response whose body has no end: the Transport must read only a part of the body, and
+// close it.
 func TestTransportDrains(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -439,16 +444,16 @@ func TestTransportDrains(t *testing.T) {
 			return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, nil
 		})))
 		if status, err := get(t, t.Context(), rt, "http://partner/"); status != http.StatusOK || err != nil {
-			t.Error(status, err)
+			t.Errorf("got status %d, %v; want 200", status, err)
 		}
 		synctest.Wait()
 		if body.read.Load() > maxDrained || body.closed.Load() != 1 {
-			t.Errorf("%d bytes were read, and it was closed %d times", body.read.Load(), body.closed.Load())
+			t.Errorf("%d bytes were read, and the body was closed %d times; want at most %d and once", body.read.Load(), body.closed.Load(), maxDrained)
 		}
 	})
 }
 
-// TestTransportClosesBody ends calls in all ways but a response: the request's body is closed, and slots are free.
+// TestTransportClosesBody ends calls in every way that gives no response: the body of the request must be closed, and the slots free.
 func TestTransportClosesBody(t *testing.T) {
 	t.Parallel()
 	failed := errors.New("it failed")
@@ -481,10 +486,10 @@ func TestTransportClosesBody(t *testing.T) {
 		}
 		base := roundTripper(func(r *http.Request) (*http.Response, error) {
 			if response, err := c.base(r); err != nil {
-				_ = r.Body.Close() // as the contract of a RoundTripper says
+				_ = r.Body.Close() // as the contract of http.RoundTripper demands
 				return response, err
 			}
-			t.Errorf("%s: it was sent", name)
+			t.Errorf("%s: the request was sent", name)
 			return nil, failed
 		})
 		rt := Transport(lim, key, Base(base), Cost(func(*http.Request) int64 { return c.cost }))
@@ -503,13 +508,13 @@ func TestTransportClosesBody(t *testing.T) {
 			return err
 		}()
 		if !errors.Is(err, c.want) || body.closed.Load() != 1 {
-			t.Errorf("%s: %v, and the body was closed %d times", name, err, body.closed.Load())
+			t.Errorf("%s: got error %v, and the body was closed %d times; want %v and once", name, err, body.closed.Load(), c.want)
 		}
 		wantLeft(t, name, lim, 1)
 	}
 }
 
-// TestTransportSlots looks when slots are free: with the end of the body, however that is.
+// TestTransportSlots checks that the slots of a request are free when the body of its response ends or is closed, or if there is no body.
 func TestTransportSlots(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(b io.ReadCloser) (int64, error){
@@ -521,11 +526,11 @@ func TestTransportSlots(t *testing.T) {
 		rt := Transport(lim, byHost, Base(p), Cost(func(*http.Request) int64 { return 2 }))
 		response := send(t, rt)
 		if n, err := io.CopyN(io.Discard, response.Body, 3); n != 3 || err != nil {
-			t.Error(err)
+			t.Errorf("reading the body: got %d bytes, %v; want 3", n, err)
 		}
 		wantLeft(t, "while the body is read", lim, 0)
 		if _, err := end(response.Body); err != nil {
-			t.Error(err)
+			t.Errorf("%s: got error %v, want none", name, err)
 		}
 		wantLeft(t, name, lim, 2)
 		_ = response.Body.Close()
@@ -537,14 +542,14 @@ func TestTransportSlots(t *testing.T) {
 			return &http.Response{StatusCode: http.StatusNoContent, Body: b}, nil
 		})))
 		if response := send(t, rt); response.Body != b { //nolint:bodyclose // it has none
-			t.Errorf("the body is %v, want %v", response.Body, b)
+			t.Errorf("got the body %v, want %v", response.Body, b)
 		}
 		wantLeft(t, "without a body", lim, 1)
 	}
 }
 
-// TestTransportUnclosed leaves the body of a response open: the error of a request that waits for its slot
-// or units says what to do.
+// TestTransportUnclosed does not close the body of a response: the error of a request that waits for its slot or units must say that
+// bodies must be closed.
 func TestTransportUnclosed(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -564,13 +569,13 @@ func TestTransportUnclosed(t *testing.T) {
 			defer cancel()
 			_, err := get(t, ctx, rt, "http://partner/")
 			if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "close the body of each response") {
-				t.Errorf("%s: the error is %v", name, err)
+				t.Errorf("%s: got error %v, want DeadlineExceeded with advice to close bodies", name, err)
 			}
 		})
 	}
 }
 
-// An upgraded is the body of a 101: a connection.
+// An upgraded is the body of a response with the status 101: a connection.
 type upgraded struct {
 	watchedBody
 
@@ -579,8 +584,8 @@ type upgraded struct {
 
 func (u *upgraded) Write(p []byte) (int, error) { u.wrote += string(p); return len(p), nil }
 
-// TestTransportUpgrade makes a response take over the connection: the application can write to it, and its
-// slot is free after it is closed.
+// TestTransportUpgrade sends a request whose response takes over the connection: the application must be able to write to the connection,
+// and the slot is free after the connection is closed.
 func TestTransportUpgrade(t *testing.T) {
 	t.Parallel()
 	connection := &upgraded{watchedBody: watchedBody{Reader: strings.NewReader("hello")}}
@@ -591,20 +596,19 @@ func TestTransportUpgrade(t *testing.T) {
 	response := send(t, rt)
 	w, ok := response.Body.(io.Writer)
 	if !ok {
-		t.Fatalf("a %T cannot be written", response.Body)
+		t.Fatalf("the body is a %T, want an io.Writer", response.Body)
 	}
 	if _, err := w.Write([]byte("hi")); err != nil || connection.wrote != "hi" {
-		t.Errorf("%q, %v", connection.wrote, err)
+		t.Errorf("the connection received %q, %v; want \"hi\"", connection.wrote, err)
 	}
 	wantLeft(t, "while it is open", lim, 0)
 	_ = response.Body.Close()
 	if wantLeft(t, "then", lim, 1); connection.closed.Load() != 1 {
-		t.Errorf("it was closed %d times", connection.closed.Load())
+		t.Errorf("the connection was closed %d times, want once", connection.closed.Load())
 	}
 }
 
-// TestTransportCosts compares the units that are charged according to the response with the units reserved
-// until then.
+// TestTransportCosts checks how many units are reserved while a request is in flight, and how many are charged according to the response.
 func TestTransportCosts(t *testing.T) {
 	t.Parallel()
 	failed := errors.New("it failed")
@@ -613,9 +617,9 @@ func TestTransportCosts(t *testing.T) {
 	wrong := CostAfter(func(*http.Response) int64 { return -1 })
 	panics := CostAfter(func(*http.Response) int64 { panic(failed) })
 	for name, c := range map[string]struct {
-		status       int // 0 for an error
+		status       int // of the response; 0: an error
 		opts         []TransportOption
-		during, then int64 // remain of 100
+		during, then int64 // how many units of 100 remain
 	}{
 		"plain":                  {200, nil, 97, 97},
 		"an error":               {0, nil, 97, 97},
@@ -642,14 +646,14 @@ func TestTransportCosts(t *testing.T) {
 		func() {
 			defer func() { _ = recover() }()
 			if _, err := get(t, t.Context(), rt, "http://partner/"); err != nil && c.status != 0 {
-				t.Errorf("%s: %v", name, err)
+				t.Errorf("%s: got error %v, want none", name, err)
 			}
 		}()
 		wantLeft(t, name, lim, c.then)
 	}
 }
 
-// TestTransportForgets holds back more keys than this process remembers: those that end last stay.
+// TestTransportForgets holds back more keys than this process remembers: the keys whose pauses end last must be kept.
 func TestTransportForgets(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -658,26 +662,26 @@ func TestTransportForgets(t *testing.T) {
 			p.extend(fmt.Sprint(i), time.Now().Add(time.Duration(i+1)*time.Second))
 		}
 		if p.left("99") > 0 || p.left("100") <= 0 || p.left(fmt.Sprint(maxPauses+99)) <= 0 || len(p.until) != maxPauses {
-			t.Errorf("%d are remembered, not the last", len(p.until))
+			t.Errorf("%d pauses are remembered, want the last %d", len(p.until), maxPauses)
 		}
 		time.Sleep(maxPauses * time.Second)
 		if p.extend("new", time.Now().Add(time.Second)); len(p.until) > 110 {
-			t.Errorf("%d are remembered, though most are over", len(p.until))
+			t.Errorf("%d pauses are remembered, want at most 110: most are over", len(p.until))
 		}
 	})
 }
 
-// TestTransportJitter gets the same answer many times: the waits differ, none is too short, and none is beyond the bound.
+// TestTransportJitter receives the same answer many times: the waits must differ, but none may be too short or beyond the bound.
 func TestTransportJitter(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		header      string
 		least, most time.Duration
-		instants    int
+		instants    int // how many different waits there are at least
 	}{
 		{"Retry-After: 10", 10 * time.Second, 11 * time.Second, 50},
 		{"Retry-After: 58", 58 * time.Second, time.Minute, 50},
-		{"Retry-After: 60", time.Minute, time.Minute, 1}, // there is no room for more
+		{"Retry-After: 60", time.Minute, time.Minute, 1}, // the bound leaves no room
 		{"Retry-After: 3600", 54 * time.Second, time.Minute, 50},
 	} {
 		p, seen := newPartner(), make(map[time.Duration]bool)
@@ -685,16 +689,16 @@ func TestTransportJitter(t *testing.T) {
 		for range 100 {
 			d := tr.asked(p.says(429, c.header)) //nolint:bodyclose // there is nothing to close
 			if seen[d] = true; d < c.least || d > c.most {
-				t.Errorf("%s: %v, want %v to %v", c.header, d, c.least, c.most)
+				t.Errorf("%s: got the wait %v, want %v to %v", c.header, d, c.least, c.most)
 			}
 		}
 		if len(seen) < c.instants {
-			t.Errorf("%s: 100 answers make %d instants", c.header, len(seen))
+			t.Errorf("%s: 100 answers make %d different waits, want at least %d", c.header, len(seen), c.instants)
 		}
 	}
 }
 
-// TestTransportOptions makes each mistake.
+// TestTransportOptions checks that each mistake in the options panics, and that CloseIdleConnections reaches the base.
 func TestTransportOptions(t *testing.T) {
 	t.Parallel()
 	lim, queue := core.MustNewMemory("partner", plenty()), core.MustNewMemory("queue", core.LeakyBucket(core.PerMinute(1)))
@@ -725,7 +729,7 @@ func TestTransportOptions(t *testing.T) {
 		func() {
 			defer func() {
 				if got := fmt.Sprint(recover()); got != strings.TrimSpace(want) {
-					t.Errorf("%s, want %s", got, want)
+					t.Errorf("got the panic %s, want %s", got, want)
 				}
 			}()
 			f()
@@ -734,11 +738,12 @@ func TestTransportOptions(t *testing.T) {
 	closes := &closer{}
 	client := &http.Client{Transport: Transport(lim, byHost, Base(closes))}
 	if client.CloseIdleConnections(); !closes.closed {
-		t.Error("idle connections stay open")
+		t.Error("CloseIdleConnections did not reach the base")
 	}
 	(&http.Client{Transport: Transport(lim, byHost, Base(newPartner()))}).CloseIdleConnections()
 }
 
+// A closer is a base that has CloseIdleConnections.
 type closer struct {
 	roundTripper
 

@@ -16,7 +16,7 @@ import (
 	otellimit "github.com/redislimit/redislimit/otel"
 )
 
-// A meter is an OpenTelemetry SDK with its recorded metrics.
+// A meter is an OpenTelemetry SDK, from which a test collects the recorded metrics.
 type meter struct {
 	tb       testing.TB
 	reader   *sdkmetric.ManualReader
@@ -33,7 +33,7 @@ func (m *meter) observe() core.Option {
 	return otellimit.Observe(otellimit.MeterProvider(m.provider))
 }
 
-// collected returns the metrics by name.
+// collected returns the metrics by their names.
 func (m *meter) collected() map[string]metricdata.Metrics {
 	m.tb.Helper()
 	var all metricdata.ResourceMetrics
@@ -43,7 +43,7 @@ func (m *meter) collected() map[string]metricdata.Metrics {
 	byName := map[string]metricdata.Metrics{}
 	for _, scope := range all.ScopeMetrics {
 		if scope.Scope.Name != "github.com/redislimit/redislimit/otel" {
-			m.tb.Errorf("scope %q", scope.Scope.Name)
+			m.tb.Errorf("got the scope %q, want the import path of the package", scope.Scope.Name)
 		}
 		for _, each := range scope.Metrics {
 			byName[each.Name] = each
@@ -52,7 +52,7 @@ func (m *meter) collected() map[string]metricdata.Metrics {
 	return byName
 }
 
-// series returns the name of one series, as "name{attributes}", sorted by attribute.
+// series returns the name of one series as "name{attributes}", sorted by attribute, without the prefix "redislimit.".
 func series(name string, attributes attribute.Set) string {
 	var pairs []string
 	for _, kv := range attributes.ToSlice() {
@@ -62,7 +62,7 @@ func series(name string, attributes attribute.Set) string {
 	return strings.TrimPrefix(name, "redislimit.") + "{" + strings.Join(pairs, " ") + "}"
 }
 
-// values returns the series of the named metrics, or of all, with their values. The value of a histogram is its count.
+// values returns the values of the series of the named metrics, or of all metrics. The value of a histogram is its count.
 func (m *meter) values(of ...string) map[string]int64 {
 	m.tb.Helper()
 	values := map[string]int64{}
@@ -80,13 +80,13 @@ func (m *meter) values(of ...string) map[string]int64 {
 				values[series(name, p.Attributes)] = int64(p.Count)
 			}
 		default:
-			m.tb.Errorf("%s is a %T", name, data)
+			m.tb.Errorf("%s is a %T, want a sum or a histogram", name, data)
 		}
 	}
 	return values
 }
 
-// want fails unless these are the series of the named metrics, or of all.
+// want checks that the named metrics, or all metrics, have exactly these series.
 func (m *meter) want(want map[string]int64, of ...string) {
 	m.tb.Helper()
 	if got := m.values(of...); !maps.Equal(got, want) {
@@ -94,6 +94,7 @@ func (m *meter) want(want map[string]int64, of ...string) {
 	}
 }
 
+// listed returns the series and their values, one a line.
 func listed(values map[string]int64) string {
 	var lines []string
 	for s, v := range values {

@@ -27,7 +27,7 @@ import (
 	otellimit "github.com/redislimit/redislimit/otel"
 )
 
-// allow makes n decisions for a key, and returns the last.
+// allow makes n decisions for a key, and returns the last one.
 func allow(tb testing.TB, lim *core.Limiter, n int) (res core.Result, err error) {
 	tb.Helper()
 	for range n {
@@ -36,7 +36,7 @@ func allow(tb testing.TB, lim *core.Limiter, n int) (res core.Result, err error)
 	return res, err
 }
 
-// TestInstruments checks that each event leads to its series.
+// TestInstruments emits every kind of event, and checks the names, units and kinds of the instruments.
 func TestInstruments(t *testing.T) {
 	t.Parallel()
 	m := newMeter(t)
@@ -72,15 +72,15 @@ func TestInstruments(t *testing.T) {
 		}
 		got[name] = metric.Unit + ", " + kind
 		if metric.Description == "" {
-			t.Errorf("%s has no description", name)
+			t.Errorf("%s has no description, want one", name)
 		}
 	}
 	if !maps.Equal(got, want) {
-		t.Errorf("instruments:\n%v\nwant\n%v", got, want)
+		t.Errorf("got the instruments\n%v\nwant\n%v", got, want)
 	}
 }
 
-// A reply is an error that Redis replied, as go-redis returns it.
+// A reply is an error reply of Redis, as go-redis returns it.
 type reply string
 
 var _ redis.Error = reply("")
@@ -88,17 +88,17 @@ var _ redis.Error = reply("")
 func (r reply) Error() string { return string(r) }
 func (r reply) RedisError()   {}
 
-// TestEvents compares all series with the events from which they were made.
+// TestEvents emits events, and checks all series that are made from them. No series may contain text of an error, which may contain a key.
 func TestEvents(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		kind   core.EventKind // of events without one
+		kind   core.EventKind // the Kind of the events that have none
 		events []core.Event
 		want   map[string]int64
 	}{
 		"keys":                       {core.EventKeyFallback, []core.Event{{}, {}}, map[string]int64{"key.fallbacks{limiter.name=api}": 2}},
 		"an overload of two seconds": {core.EventOverload, []core.Event{{Cost: 700}, {Cost: 74}}, map[string]int64{"overload.calls{limiter.name=api}": 774}},
-		"bans by denials and by hand, of which one has ended, and one failed": {
+		"bans by denials and by Block, of which one was ended, and one failed": {
 			core.EventBan,
 			[]core.Event{
 				{Took: time.Minute, Result: core.Result{Source: core.SourceRedis}}, {Took: time.Hour, Result: core.Result{Source: core.SourceFallback}},
@@ -106,7 +106,7 @@ func TestEvents(t *testing.T) {
 			},
 			map[string]int64{"bans{ban.cause=denial limiter.name=api}": 2, "bans{ban.cause=block limiter.name=api}": 1},
 		},
-		"waits, of which two were given up": {
+		"waits, two of which were abandoned": {
 			core.EventWait,
 			[]core.Event{{Took: time.Second}, {}, {Err: context.Canceled}, {Err: fmt.Errorf("user:alice: %w", context.DeadlineExceeded)}},
 			map[string]int64{
@@ -115,7 +115,7 @@ func TestEvents(t *testing.T) {
 				"wait.duration{error.type=timeout limiter.name=api}":  1,
 			},
 		},
-		"what is cancelled": {core.EventCancel, []core.Event{{Cost: 500}, {Cost: 1}}, map[string]int64{"reservations.canceled{limiter.name=api}": 2}},
+		"canceled reservations": {core.EventCancel, []core.Event{{Cost: 500}, {Cost: 1}}, map[string]int64{"reservations.canceled{limiter.name=api}": 2}},
 		"slots of two limits": {
 			core.EventSlots,
 			[]core.Event{
@@ -128,7 +128,7 @@ func TestEvents(t *testing.T) {
 				"slots.lost{limiter.name=api}":                     2,
 			},
 		},
-		"two leases, of which one has ended": {
+		"two leases, one of which has ended": {
 			core.EventLease,
 			[]core.Event{{Cost: 30}, {Cost: 50}, {Cost: -30, Spent: 20}},
 			map[string]int64{
@@ -152,7 +152,7 @@ func TestEvents(t *testing.T) {
 				"redis.failures{error.type=timeout limiter.name=api}":     1,
 			},
 		},
-		"a breaker, in another order than it happened": {
+		"a breaker, with events in a wrong order": {
 			core.EventBreaker,
 			[]core.Event{
 				{Detail: "closed"}, {Detail: "open"}, {Detail: "closed"}, {}, {Detail: "ajar"},
@@ -183,7 +183,7 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// breakerSeries returns the series of a limiter's breaker.
+// breakerSeries returns the series about the fallback and the breaker of a limiter.
 func breakerSeries(limiter string, fallback int64, state string) map[string]int64 {
 	all := map[string]int64{"fallback.active{limiter.name=" + limiter + "}": fallback}
 	for _, each := range []string{"closed", "open"} {
@@ -193,18 +193,19 @@ func breakerSeries(limiter string, fallback int64, state string) map[string]int6
 	return all
 }
 
+// TestDecisions checks the series of decisions. A Peek and a call with an invalid cost are no decisions.
 func TestDecisions(t *testing.T) {
 	t.Parallel()
 	m := newMeter(t)
 	lim := core.MustNewMemory("api", core.TokenBucket(core.PerHour(1), core.Burst(2)), core.FixedWindow(core.PerDay(3)), m.observe())
 	if res, err := allow(t, lim, 5); err != nil || res.Allowed {
-		t.Fatal(res, err)
+		t.Fatalf("got %+v, %v; want a denial", res, err)
 	}
 	if _, err := lim.Peek(t.Context(), "user:alice"); err != nil { // a Peek is no decision
 		t.Fatal(err)
 	}
-	if _, err := lim.AllowN(t.Context(), "user:alice", -1); err == nil { // nor is a call with an invalid cost
-		t.Fatal("a negative cost is an error")
+	if _, err := lim.AllowN(t.Context(), "user:alice", -1); err == nil { // neither is an invalid cost
+		t.Fatal("a negative cost returned no error")
 	}
 	m.want(map[string]int64{
 		"decisions{decision.outcome=allowed decision.source=memory limit.name=token-1h limiter.name=api}": 2,
@@ -214,7 +215,7 @@ func TestDecisions(t *testing.T) {
 	})
 }
 
-// TestBan makes a denial ban a key: from then on, the decisions on the key have the outcome banned.
+// TestBan sends so many requests that the key is denied and banned: from then on, its decisions must have the outcome banned.
 func TestBan(t *testing.T) {
 	t.Parallel()
 	m := newMeter(t)
@@ -222,7 +223,7 @@ func TestBan(t *testing.T) {
 	lim := core.MustNew(rdb, "login", core.FixedWindow(core.PerHour(2), core.LimitName("hourly")), core.Ban(time.Hour),
 		core.Timeout(time.Minute), m.observe())
 	if res, err := allow(t, lim, 5); err != nil || !res.Banned {
-		t.Fatal(res, err)
+		t.Fatalf("got %+v, %v; want a ban", res, err)
 	}
 	if err := lim.Block(t.Context(), "user:bob", time.Hour); err != nil {
 		t.Fatal(err)
@@ -239,6 +240,7 @@ func TestBan(t *testing.T) {
 	}, "decisions", "bans")
 }
 
+// TestDuration checks the bounds of the histogram of durations, and in which bucket a duration is counted.
 func TestDuration(t *testing.T) {
 	t.Parallel()
 	m := newMeter(t)
@@ -246,25 +248,25 @@ func TestDuration(t *testing.T) {
 	inside.Core.Emit(t.Context(), lim, core.Event{Kind: core.EventDecision, Took: 250 * time.Microsecond})
 	histogram, ok := m.collected()["redislimit.decision.duration"].Data.(metricdata.Histogram[float64])
 	if !ok || len(histogram.DataPoints) != 1 {
-		t.Fatalf("got %v", histogram)
+		t.Fatalf("got the histogram %v, want one data point", histogram)
 	}
 	p := histogram.DataPoints[0]
 	if len(p.Bounds) != 16 || p.Bounds[0] != 10e-6 || p.Bounds[15] != 1 || !slices.IsSorted(p.Bounds) {
-		t.Errorf("bounds %v: want 10 us to 1 s", p.Bounds)
+		t.Errorf("got the bounds %v, want 16 from 10 µs to 1 s", p.Bounds)
 	}
 	if p.Sum != 250e-6 || p.BucketCounts[4] != 1 {
-		t.Errorf("sum %v, buckets %v: want 250 us, in its bucket", p.Sum, p.BucketCounts)
+		t.Errorf("got the sum %v and the buckets %v, want 250 µs in the fifth bucket", p.Sum, p.BucketCounts)
 	}
 }
 
-// The deny cache repeats a denial in this process; the script is sent once.
+// TestRedis checks the series of decisions by Redis, of denials that the deny cache repeats, and of the script, which is loaded once.
 func TestRedis(t *testing.T) {
 	t.Parallel()
 	m := newMeter(t)
 	rdb := redistest.Server(t).Client(t)
 	lim := core.MustNew(rdb, "api", core.TokenBucket(core.PerHour(2), core.LimitName("hourly")), core.Timeout(time.Minute), m.observe())
 	if res, err := allow(t, lim, 5); err != nil || res.Source != core.SourceDenyCache {
-		t.Fatal(res, err)
+		t.Fatalf("got %+v, %v; want a denial by the deny cache", res, err)
 	}
 	want := breakerSeries("api", 0, "closed")
 	maps.Copy(want, map[string]int64{
@@ -279,8 +281,8 @@ func TestRedis(t *testing.T) {
 	m.want(want)
 }
 
-// Limiters share the instruments, with one option or with two, also at the same time. An observer of
-// the application's own is called too.
+// TestSeveralLimiters makes limiters that share the instruments, with one option or with two, and use them at the same time. An observer of
+// the application must be called, too.
 func TestSeveralLimiters(t *testing.T) {
 	t.Parallel()
 	m := newMeter(t)
@@ -302,12 +304,11 @@ func TestSeveralLimiters(t *testing.T) {
 		"decisions{decision.outcome=allowed decision.source=fallback limit.name=token-1h limiter.name=api-1}": 400,
 	}, "decisions")
 	if n := decisions.Load(); n != 800 {
-		t.Errorf("the other observer got %d decisions, want 800", n)
+		t.Errorf("the application's observer received %d decisions, want 800", n)
 	}
 }
 
-// TestUncounted checks that decisions by limits that count nothing differ from decisions of an outage
-// policy.
+// TestUncounted checks that decisions by Unlimited and by a limit of 0 have another source than decisions by an outage policy.
 func TestUncounted(t *testing.T) {
 	t.Parallel()
 	m := newMeter(t)
@@ -316,15 +317,15 @@ func TestUncounted(t *testing.T) {
 	attributes := spanned(t, sdktrace.AlwaysSample(), func(ctx context.Context) {
 		for _, limit := range []core.Limit{core.FixedWindow(core.PerDay(0)), core.Unlimited()} {
 			if l, err := lim.With(limit); err != nil {
-				t.Error(err)
+				t.Errorf("With: got error %v, want none", err)
 			} else if _, err := l.Allow(ctx, "user:alice"); err != nil {
-				t.Error(err)
+				t.Errorf("Allow: got error %v, want none", err)
 			}
 		}
 	})
 	want := decision{"api", "unlimited", "allowed", "uncounted", math.MaxInt64, math.MaxInt64}.attributes()
 	if !maps.Equal(attributes, want) {
-		t.Errorf("attributes %v, want %v", attributes, want)
+		t.Errorf("got the attributes %v, want %v", attributes, want)
 	}
 	_, _ = allow(t, inMemory, 1)
 	m.want(map[string]int64{
@@ -334,29 +335,30 @@ func TestUncounted(t *testing.T) {
 	}, "decisions")
 }
 
-// An observed decision allocates no more than one without an observer.
-func TestAllocations(t *testing.T) { // not parallel: it counts what the process allocates
+// TestAllocations checks that an observed decision makes no more allocations than one without an observer.
+func TestAllocations(t *testing.T) { // not parallel, because it counts the allocations of the process
 	m := newMeter(t)
 	allocated := func(option core.Option) float64 {
 		lim := core.MustNewMemory("api", core.TokenBucket(core.PerSecond(1e9)), option)
 		return testing.AllocsPerRun(1000, func() { _, _ = lim.Allow(t.Context(), "user:alice") })
 	}
 	if plain, observed := allocated(core.MaxKeys(1<<10)), allocated(m.observe()); observed > plain {
-		t.Errorf("%v allocations for an observed decision, %v without an observer", observed, plain)
+		t.Errorf("an observed decision makes %v allocations, want at most %v, as without an observer", observed, plain)
 	}
 }
 
+// setGlobal is done by the first run of TestGlobalProvider in this process.
 var setGlobal sync.Once
 
-// The global provider may be set after the limiter is made.
-func TestGlobalProvider(t *testing.T) { // not parallel: it sets what is global
+// TestGlobalProvider checks that the global provider may be set after the limiter was made.
+func TestGlobalProvider(t *testing.T) { // not parallel, because it sets the global provider
 	first := false
 	setGlobal.Do(func() { first = true })
 	if !first {
 		t.Skip("OpenTelemetry connects instruments made earlier to a provider only once in a process")
 	}
 	lim := core.MustNewMemory("api", core.TokenBucket(core.PerHour(9)), otellimit.Observe(otellimit.MeterProvider(nil)))
-	_, _ = allow(t, lim, 1) // not counted: there is no provider yet
+	_, _ = allow(t, lim, 1) // not counted, because there is no provider yet
 	m := newMeter(t)
 	before := otel.GetMeterProvider()
 	otel.SetMeterProvider(m.provider)
@@ -368,7 +370,7 @@ func TestGlobalProvider(t *testing.T) { // not parallel: it sets what is global
 	})
 }
 
-// A refusing provider returns an error for every instrument.
+// refusing is a provider that returns an error for every instrument.
 type refusing struct{ noop.MeterProvider }
 
 type refusingMeter struct{ noop.Meter }
@@ -389,7 +391,9 @@ func (refusingMeter) Float64Histogram(string, ...metric.Float64HistogramOption) 
 	return nil, errRefused
 }
 
-func TestRefusedInstruments(t *testing.T) { // not parallel: it sets what is global
+// TestRefusedInstruments checks that errors of instruments are passed to the global error handler, and that the limiter decides all the
+// same.
+func TestRefusedInstruments(t *testing.T) { // not parallel, because it sets the global error handler
 	var handled []error
 	before := otel.GetErrorHandler()
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { handled = append(handled, err) }))
@@ -397,10 +401,10 @@ func TestRefusedInstruments(t *testing.T) { // not parallel: it sets what is glo
 
 	lim := core.MustNew(noRedis(t), "api", core.TokenBucket(core.PerHour(9)), otellimit.Observe(otellimit.MeterProvider(refusing{})))
 	if len(handled) != 17 || !errors.Is(handled[0], errRefused) {
-		t.Errorf("handled errors %v, want one for each instrument", handled)
+		t.Errorf("got the errors %v, want 17: one for each instrument", handled)
 	}
 	if res, err := allow(t, lim, 4); err != nil || !res.Allowed {
-		t.Error("without instruments:", res, err)
+		t.Errorf("without instruments: got %+v, %v; want it admitted", res, err)
 	}
 }
 
@@ -411,12 +415,12 @@ func noRedis(tb testing.TB) *redis.Client {
 	return rdb
 }
 
-// TestNilOption checks the message for a nil Option.
+// TestNilOption checks the text of the panic for a nil Option.
 func TestNilOption(t *testing.T) {
 	t.Parallel()
 	defer func() {
 		if got := fmt.Sprint(recover()); got != "otellimit: a nil Option: leave it out" {
-			t.Error(got)
+			t.Errorf("got the panic %q, want the advice to leave the option out", got)
 		}
 	}()
 	otellimit.Observe(nil)

@@ -10,7 +10,7 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
 
-// Redis stops and comes back, under each outage policy.
+// TestOutage stops Redis and starts it again, with a limiter for each outage policy, and checks the series.
 func TestOutage(t *testing.T) {
 	t.Parallel()
 	m := newMeter(t)
@@ -24,8 +24,8 @@ func TestOutage(t *testing.T) {
 
 	server.Stop()
 	for _, lim := range limiters {
-		if _, err := allow(t, lim, 3); (err != nil) != (lim == failClosed) { // the first opens the breaker, for all limiters
-			t.Fatal(lim.Name(), err)
+		if _, err := allow(t, lim, 3); (err != nil) != (lim == failClosed) { // the first failure opens the breaker for all limiters
+			t.Fatalf("%s: got error %v, want one only with FailClosed", lim.Name(), err)
 		}
 	}
 	want := map[string]int64{
@@ -39,7 +39,7 @@ func TestOutage(t *testing.T) {
 	}
 	wantSoon := func(of ...string) { // events of Redis arrive in the background
 		t.Helper()
-		check.Eventually(t, "the observer is notified", func() bool { return maps.Equal(m.values(of...), want) })
+		check.Eventually(t, "the events are recorded", func() bool { return maps.Equal(m.values(of...), want) })
 		m.want(want, of...)
 	}
 	wantSoon("decisions", "redis.failures", "fallback.active", "breaker.state")
@@ -56,6 +56,7 @@ func TestOutage(t *testing.T) {
 	wantSoon("fallback.active", "breaker.state")
 }
 
+// TestErrorTypes checks the error.type of a command that Redis refuses, and of a timeout.
 func TestErrorTypes(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)

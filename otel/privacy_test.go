@@ -15,7 +15,7 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
 
-// No metric or span contains a key or a part of one, whatever the source of the decision, and even if an
+// TestNoKeyIsReported checks that no metric or span contains a key or a part of one, whatever the source of the decision, and even if an
 // error contains the key.
 func TestNoKeyIsReported(t *testing.T) {
 	t.Parallel()
@@ -42,12 +42,12 @@ func TestNoKeyIsReported(t *testing.T) {
 	})
 	values := m.values()
 	if len(values) < 15 || len(span) != 6 {
-		t.Fatalf("too few values to check: %v, %v", values, span)
+		t.Fatalf("got the values %v and the attributes %v, want more to check", values, span)
 	}
 	everything := fmt.Sprintf("%v %v %v", values, span, m.collected())
 	for _, part := range []string{"alice", "example.com", "user:"} {
 		if strings.Contains(everything, part) {
-			t.Errorf("%q is reported: %s", part, everything)
+			t.Errorf("%q is in the metrics or the span, want no part of the key: %s", part, everything)
 		}
 	}
 }

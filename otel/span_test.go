@@ -31,7 +31,7 @@ func spanned(t *testing.T, sampler sdktrace.Sampler, f func(ctx context.Context)
 	return attributes
 }
 
-// A decision has what the attributes of a span say about a decision.
+// A decision contains the values of the attributes that describe a decision in a span.
 type decision struct {
 	limiter, limit, outcome, source string
 	capacity, remaining             int64
@@ -48,6 +48,8 @@ func (d decision) attributes() map[string]any {
 	}
 }
 
+// TestSpan checks the attributes that decisions set on the span of a request. If a request passes several limits, the attributes describe
+// the last decision.
 func TestSpan(t *testing.T) {
 	t.Parallel()
 	m := newMeter(t)
@@ -58,7 +60,7 @@ func TestSpan(t *testing.T) {
 	decide := func(ctx context.Context, limiters ...*core.Limiter) {
 		for _, lim := range limiters {
 			if res, err := lim.Allow(ctx, "user:alice"); err != nil || !res.Allowed {
-				return // stacked middlewares stop here, too
+				return // stop here, as stacked middlewares do
 			}
 		}
 	}
@@ -80,6 +82,6 @@ func TestSpan(t *testing.T) {
 		}
 	}
 	if got := spanned(t, sdktrace.NeverSample(), func(ctx context.Context) { decide(ctx, byIP) }); len(got) > 0 {
-		t.Errorf("a span that is not sampled has %v", got)
+		t.Errorf("a span that is not sampled has the attributes %v, want none", got)
 	}
 }

@@ -1,6 +1,6 @@
-// Command admin serves an API with two limits, and the page on which those who run it see who is denied. Clients that it
-// makes up use the API, some of them too much; -traffic=false leaves them out. It is one file, to be copied, like those of
-// the other examples. Without -redis it starts an embedded Redis, so that "go run ./_examples/admin" needs nothing else.
+// Command admin serves an API with two limits, and the page on which its operators see which clients are denied. Invented clients use
+// the API, and some of them exceed the limits; -traffic=false leaves them out. It is one file that you can copy, like the other
+// examples. Without -redis it starts an embedded Redis, so that "go run ./_examples/admin" needs nothing else.
 package main
 
 import (
@@ -32,9 +32,9 @@ import (
 )
 
 var (
-	// limit is that of each client of the API; -limit sets another.
+	// limit applies to each client of the API. The flag -limit sets another one.
 	limit = core.TokenBucket(core.PerMinute(120), core.Burst(20))
-	// password is that of the user admin.
+	// password is the password of the user admin.
 	password = cmp.Or(os.Getenv("ADMIN_PASSWORD"), rand.Text())
 )
 
@@ -87,7 +87,8 @@ func routes(api, login *core.Limiter, watch *admin.Watch) http.Handler {
 	return mux
 }
 
-// traffic has clients that do not exist ask: the first one ten times a second, the tenth once, and one guesses passwords.
+// traffic makes decisions for clients that do not exist: the first client sends ten requests per second, the tenth one, and another
+// client guesses passwords.
 func traffic(api, login *core.Limiter) {
 	ctx := context.Background()
 	for round := 1; ; round++ {
@@ -107,7 +108,7 @@ func traffic(api, login *core.Limiter) {
 	}
 }
 
-// What follows is not about limits: flags, the connection to Redis, start and stop.
+// The rest is not about limits: flags, the connection to Redis, start and stop.
 
 // start reads the flags, connects to Redis and listens.
 func start() (redis.UniversalClient, net.Listener) {
@@ -140,7 +141,7 @@ func connect(redisURL string) (rdb redis.UniversalClient) {
 			log.Fatal("-redis is needed in a 32-bit program: the embedded Redis (miniredis) cuts times to 32 bits there")
 		}
 		embedded := must(miniredis.Run())
-		embedded.ClockTTL(true) // keys expire
+		embedded.ClockTTL(true) // lets keys expire
 		redisURL = "redis://" + embedded.Addr()
 		fmt.Println("No -redis given: using an embedded Redis (miniredis) in this process. Its counts end with it.")
 	}
@@ -168,7 +169,7 @@ func connect(redisURL string) (rdb redis.UniversalClient) {
 	return rdb
 }
 
-// must returns what has to do with Redis, or ends the program.
+// must returns v, or ends the program with err, which is about -redis.
 func must[T any](v T, err error) T {
 	if err != nil {
 		log.Fatal("-redis: ", err)

@@ -11,7 +11,7 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/check"
 )
 
-// An answer is what a web app replies, without what differs from one run to the next.
+// An answer is the reply of a web app, without the parts that differ between two runs.
 type answer struct {
 	status                             int
 	limit, remaining, retry, mediaType string
@@ -21,8 +21,8 @@ type answer struct {
 
 var numbers = regexp.MustCompile(`("retry-after":)\d+`)
 
-// ask sends a GET request with the user's name or the API key, which may be empty.
-func (p *program) ask(t *testing.T, path, user, key string) answer {
+// get sends a GET request with the user's name or the API key, either of which may be empty.
+func (p *program) get(t *testing.T, path, user, key string) answer {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, p.url+path, http.NoBody)
 	check.Need(t, err)
@@ -48,7 +48,7 @@ func (p *program) ask(t *testing.T, path, user, key string) answer {
 	}
 }
 
-// TestAnswers asks each web app the same. All answer as the limits say, and alike.
+// TestAnswers sends the same requests to each web app. All apps must answer as the limits say, and in the same way.
 func TestAnswers(t *testing.T) {
 	const denied, unauthorized = http.StatusTooManyRequests, http.StatusUnauthorized
 	const problem = "application/problem+json"
@@ -69,26 +69,26 @@ func TestAnswers(t *testing.T) {
 		{"/user", "bob", "", 200, "5", "4"},
 		{"/key", "", "demo-key-1", 200, "5", "4"},
 		{"/key", "", "demo-key-2", 200, "5", "4"},
-		{"/key", "", "invented", 200, "5", "4"}, // counted by address,
+		{"/key", "", "invented", 200, "5", "4"}, // counted by address
 	}
 	var first []answer
 	for _, name := range webApps {
 		p := start(t, name)
 		for i, step := range steps {
-			got := p.ask(t, step.path, step.user, step.key)
+			got := p.get(t, step.path, step.user, step.key)
 			if got.status != step.status || got.limit != step.limit || got.remaining != step.remaining {
-				t.Errorf("%s: %+v: status %d, limit %q, remaining %q", name, step, got.status, got.limit, got.remaining)
+				t.Errorf("%s: %+v: got status %d, limit %q, remaining %q", name, step, got.status, got.limit, got.remaining)
 			}
 			if isProblem := got.mediaType == problem; isProblem != (got.status != http.StatusOK) {
-				t.Errorf("%s: %+v: Content-Type is %q", name, step, got.mediaType)
+				t.Errorf("%s: %+v: got the Content-Type %q, want %s only for errors", name, step, got.mediaType, problem)
 			}
 			if (got.retry == "a time") != (got.status == denied) {
-				t.Errorf("%s: %+v: Retry-After is %s", name, step, got.retry)
+				t.Errorf("%s: %+v: got a Retry-After of %s, want a time only for denials", name, step, got.retry)
 			}
 			if name == webApps[0] {
 				first = append(first, got)
 			} else if got != first[i] {
-				t.Errorf("%s: %+v: %+v, but %s answers %+v", name, step, got, webApps[0], first[i])
+				t.Errorf("%s: %+v: got %+v, want the answer of %s, %+v", name, step, got, webApps[0], first[i])
 			}
 		}
 		p.drain(t)
@@ -96,11 +96,11 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// drain asks for "/" until it is denied: of 10 requests in 10 seconds, one has been made.
+// drain requests "/" until a request is denied. One of the 10 requests that are allowed in 10 seconds has been made before.
 func (p *program) drain(t *testing.T) {
 	t.Helper()
 	began, admitted := time.Now(), 0
-	for admitted < 100 && p.ask(t, "/", "", "").status == http.StatusOK {
+	for admitted < 100 && p.get(t, "/", "", "").status == http.StatusOK {
 		admitted++
 	}
 	most := 10 + int(time.Since(began)/time.Second) + 1

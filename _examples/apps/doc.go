@@ -1,7 +1,7 @@
-// Package apps tests the example apps from outside, as their users find them: that the code of each
-// compiles when it is copied, that its flags and the commands it prints work, that all web
-// frameworks answer alike, that two processes share one limit, and that SIGTERM ends them.
+// Package apps tests the example apps from outside, as their users find them: the code of each app
+// must compile when it is copied, its flags and the commands that it prints must work, all web
+// frameworks must answer alike, two processes must share one limit, and SIGTERM must end the apps.
 //
-// "go test ./_examples/apps" runs the tests. They need bash and curl, and redis-server for some.
-// Tests of what an app does beyond this are in its own folder.
+// "go test ./_examples/apps" runs the tests. They need bash and curl, and some need redis-server.
+// Other tests of an app are in the app's own folder.
 package apps

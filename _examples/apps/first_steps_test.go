@@ -14,18 +14,18 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/check"
 )
 
-// TestFirstSteps does what a new user does: the "go get" of a document, its first program, "go mod
-// tidy" and a build, with an empty module cache. The library comes from its own address, behind
+// TestFirstSteps does what a new user does: it follows the "go get" of a document, writes the first program of the document,
+// runs "go mod tidy", and builds the program, with an empty module cache. The library comes from its own address, behind
 // which git finds a clone of HEAD. A release tests its tags in the same way: REDISLIMIT_CLONE names
 // the clone that has them, and REDISLIMIT_VERSION the version.
 //
-// Until the first release, the modules beside the main one require a commit of the main branch.
-// When they do not compile with it any more, or it is gone, take a newer one:
+// Until the first release, the other modules require a commit of the main branch for the main module.
+// When they no longer compile with that commit, or the commit is gone, require a newer one:
 //
 //	version=v0.0.0-$(TZ=UTC git log -1 --date=format-local:%Y%m%d%H%M%S --abbrev=12 --format=%cd-%h COMMIT)
 //	for mod in */go.mod; do go mod edit -require=github.com/redislimit/redislimit@$version $mod; done
 //
-// and then "go mod tidy" in each folder that has a go.mod.
+// Then run "go mod tidy" in each folder that contains a go.mod.
 func TestFirstSteps(t *testing.T) {
 	root, err := filepath.Abs(filepath.Join("..", ".."))
 	check.Need(t, err)
@@ -48,11 +48,11 @@ func TestFirstSteps(t *testing.T) {
 		text, err := os.ReadFile(filepath.Join(root, name))
 		check.Need(t, err)
 		if strings.HasPrefix(name, "_examples") && !strings.Contains(string(text), "```go\npackage") {
-			continue // a part of a program, to be added to one that is there
+			continue // the document shows only a part of a program
 		}
 		get := regexp.MustCompile("`go get ([^`]+)`").FindSubmatch(text)
 		if get == nil || !strings.Contains(string(text), "`go mod tidy`") {
-			t.Errorf("%s does not say what to get, or does not mention `go mod tidy`", name)
+			t.Errorf("%s does not contain a `go get` command and `go mod tidy`, want both", name)
 			continue
 		}
 		module := string(get[1])
@@ -74,13 +74,13 @@ func TestFirstSteps(t *testing.T) {
 	for module := range strings.FieldsSeq(run(t, root, "git", "ls-files", "*/go.mod")) {
 		module = strings.TrimSuffix(module, "/go.mod")
 		if !strings.HasPrefix(module, ".") && !strings.HasPrefix(module, "_") && !slices.Contains(got, library+"/"+module) {
-			t.Errorf("no document says how to get %s", module)
+			t.Errorf("no document contains the `go get` command of the module %s", module)
 		}
 	}
 }
 
-// setUserEnvironment gives commands an empty module cache, and a git that finds the library in clone.
-// Modules of others come from the usual module cache, if they are there.
+// setUserEnvironment sets an environment in which the module cache is empty, and git finds the library in clone.
+// Other modules come from the usual module cache, if they are there.
 func setUserEnvironment(t *testing.T, clone string) {
 	t.Helper()
 	env := func(name string) string {
@@ -99,8 +99,8 @@ func setUserEnvironment(t *testing.T, clone string) {
 	}
 }
 
-// firstProgram returns the first Go code of a document as a program. docs/metrics.md begins with a
-// part of one.
+// firstProgram returns the first Go code of a document as a program. The first code of docs/metrics.md is only a
+// part of a program.
 func firstProgram(document string) string {
 	_, code, _ := strings.Cut(document, "```go\n")
 	code, _, _ = strings.Cut(code, "```")
@@ -123,20 +123,20 @@ func main() {
 `
 }
 
-// testModulesOfUser compares the modules of a service with net/http, whose code is in dir, with the
-// modules that the library needs. The service compiles these, downloads no others to be built, and its
-// go.sum names no more than the go.sum of a user of go-redis and httpsnoop alone.
+// testModulesOfUser checks which modules a service with net/http needs, whose code is in dir. The service must
+// compile only the modules in want, download no others for a build, and its go.sum must name no more modules than
+// the go.sum of a program that uses only go-redis and httpsnoop.
 func testModulesOfUser(t *testing.T, dir string) {
 	t.Helper()
 	compiled := strings.Fields(run(t, dir, "go", "list", "-deps", "-f", "{{with .Module}}{{if not .Main}}{{.Path}}{{end}}{{end}}", "."))
 	slices.Sort(compiled)
 	want := []string{
-		"github.com/cespare/xxhash/v2", // of go-redis
-		"github.com/felixge/httpsnoop", // of nethttp: it keeps the optional interfaces of a ResponseWriter
+		"github.com/cespare/xxhash/v2", // required by go-redis
+		"github.com/felixge/httpsnoop", // required by nethttp: it preserves the optional interfaces of a ResponseWriter
 		"github.com/redis/go-redis/v9",
 		library,
-		"go.uber.org/atomic", // of go-redis
-		"golang.org/x/sys",   // of xxhash
+		"go.uber.org/atomic", // required by go-redis
+		"golang.org/x/sys",   // required by xxhash
 	}
 	if compiled = slices.Compact(compiled); !slices.Equal(compiled, want) {
 		t.Errorf("a service with net/http compiles the modules %q, want %q", compiled, want)
@@ -150,7 +150,7 @@ func testModulesOfUser(t *testing.T, dir string) {
 	run(t, plain, "go", append([]string{"mod", "edit"}, strings.Fields(versions)...)...)
 	run(t, plain, "go", "mod", "tidy")
 	if got, want := sumsOf(t, dir), sumsOf(t, plain); !slices.Equal(got, want) {
-		t.Errorf("the go.sum of a service with net/http names %q, want %q as without the library", got, want)
+		t.Errorf("the go.sum of a service with net/http names %q, want %q, as without the library", got, want)
 	}
 
 	cache := filepath.Join(scratch, "downloads")
@@ -165,7 +165,7 @@ func testModulesOfUser(t *testing.T, dir string) {
 	sums, err := os.ReadFile(filepath.Join(dir, "go.sum"))
 	check.Need(t, err)
 	if found := regexp.MustCompile(`(?m)^\S*(gin-gonic|labstack|gofiber|valyala|gopher-lua|opentelemetry|google\.golang\.org)\S*`).FindAll(sums, -1); found != nil {
-		t.Errorf("the go.sum of a service with net/http names %q", found)
+		t.Errorf("the go.sum of a service with net/http names %q, want none of these modules", found)
 	}
 }
 

@@ -11,8 +11,8 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/check"
 )
 
-// TestCopied copies the code of each example to an empty module, in which it must compile. What
-// has a main function is tested further below.
+// TestCopied copies the code of each example to an empty module, in which it must compile. Other tests run the examples that have
+// a main function.
 func TestCopied(t *testing.T) {
 	for _, name := range packages {
 		buildCopy(t, name)
@@ -22,25 +22,25 @@ func TestCopied(t *testing.T) {
 	}
 }
 
-// TestPlumbing compares what has nothing to do with limits: it is the same in each app.
+// TestPlumbing checks that the code that is not about limits is the same in each app.
 func TestPlumbing(t *testing.T) {
 	plumbing := func(name string) string {
 		code, err := os.ReadFile(folderOf(name) + "/main.go")
 		check.Need(t, err)
-		_, rest, ok := strings.Cut(string(code), "\n// What follows is not about limits")
+		_, rest, ok := strings.Cut(string(code), "\n// The rest is not about limits")
 		if !ok {
-			t.Errorf("%s/main.go does not say where the part about limits ends", name)
+			t.Errorf("%s/main.go has no comment that says where the part about limits ends", name)
 		}
 		return rest
 	}
 	for _, name := range apps[1:] {
 		if plumbing(name) != plumbing(apps[0]) {
-			t.Errorf("%s and %s differ in what is not about limits", name, apps[0])
+			t.Errorf("%s and %s differ in the code that is not about limits, want the same code", name, apps[0])
 		}
 	}
 }
 
-// TestFlags starts each app with flags that are wrong. It ends at once, and says in one line what is
+// TestFlags starts each app with wrong flags. The app must end at once, and say in one line what is
 // wrong and what to do.
 func TestFlags(t *testing.T) {
 	for _, name := range apps {
@@ -60,10 +60,10 @@ func TestFlags(t *testing.T) {
 				var stderr strings.Builder
 				cmd.Stderr = &stderr
 				if err := cmd.Run(); err == nil {
-					t.Errorf("%s: it ends without an error", c.flags)
+					t.Errorf("%s: the app ended without an error", c.flags)
 				}
 				if got := stderr.String(); strings.Count(got, "\n") != 1 || !regexp.MustCompile(c.want).MatchString(got) {
-					t.Errorf("%s: %q, want one line with %q", c.flags, got, c.want)
+					t.Errorf("%s: got the output %q, want one line that matches %q", c.flags, got, c.want)
 				}
 			}
 			running.stop(t)
@@ -71,8 +71,8 @@ func TestFlags(t *testing.T) {
 	}
 }
 
-// TestSuggestions runs the commands that each app prints, on all addresses of the machine. Some
-// request is denied.
+// TestSuggestions runs the commands that each app prints, while the app listens on all addresses of the machine. At least one
+// request must be denied, so that users see a denial.
 func TestSuggestions(t *testing.T) {
 	denied := regexp.MustCompile(`(?m)^((HTTP/1\.1 )?429|grpc-status: 8)|too many calls`)
 	for _, name := range apps {
@@ -81,30 +81,30 @@ func TestSuggestions(t *testing.T) {
 			t.Parallel()
 			p := startAt(t, name, ":0")
 			if !strings.HasPrefix(p.url, "http://localhost:") {
-				t.Errorf("on all addresses it listens on %q, want http://localhost:port", p.url)
+				t.Errorf("on all addresses, the app prints %q, want http://localhost:port", p.url)
 			}
-			// curl asks nobody else, and does not wait for ever.
+			// curl must use no proxy, and must not wait forever.
 			cmd := exec.CommandContext(t.Context(), "bash", "-c",
 				`curl() { command curl -q --noproxy '*' --max-time 30 "$@"; }`+"\n"+p.suggested())
 			var stderr strings.Builder
 			cmd.Stderr = &stderr
 			answers, err := cmd.Output()
 			if err != nil {
-				t.Errorf("the commands fail: %v\n%s", err, stderr.String())
+				t.Errorf("the commands failed: %v\n%s", err, stderr.String())
 			}
 			if !denied.Match(answers) {
-				t.Errorf("nothing that it suggests shows a denial: %s", answers)
+				t.Errorf("got the answers %s, want a denial in one of them", answers)
 			}
 			if name == "metrics" && (!strings.Contains(string(answers), "\nredislimit_decisions_total") || strings.Contains(string(answers), "alice\"")) {
-				t.Errorf("it does not suggest /metrics, or /metrics names a user: %s", answers)
+				t.Errorf("got the answers %s, want metrics without the name of a user", answers)
 			}
 			p.stop(t)
 		})
 	}
 }
 
-// TestStopsWithOpenStream sends SIGTERM to the gRPC app while a stream is open. The app gives streams
-// five seconds, and then ends.
+// TestStopsWithOpenStream sends SIGTERM to the gRPC app while a stream is open. The app must wait five seconds for the
+// stream, and then end.
 func TestStopsWithOpenStream(t *testing.T) {
 	p := start(t, "grpc")
 	call := exec.CommandContext(t.Context(), "curl", "-q", "-sS", "-N", "--noproxy", "*", "--max-time", "60", "--http2-prior-knowledge",
@@ -120,7 +120,7 @@ func TestStopsWithOpenStream(t *testing.T) {
 		continue
 	}
 	if lines.Err() != nil || lines.Text() == "" {
-		t.Errorf("the stream is not served: %v", lines.Err())
+		t.Errorf("the stream was not served: %v", lines.Err())
 	}
 	p.stop(t)
 }

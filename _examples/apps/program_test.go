@@ -18,20 +18,20 @@ import (
 
 const library = "github.com/redislimit/redislimit"
 
-// webApps answer the same requests, each with another framework.
+// webApps are apps that answer the same requests, each with another framework.
 var webApps = []string{"nethttp", "gin", "echo", "echov5", "fiber", "fiberv3", "metrics"}
 
-// apps are the programs that can be copied: main.go needs no other file.
+// apps are the programs whose main.go can be copied alone.
 var apps = append(slices.Clone(webApps), "tokens", "users", "admin", "grpc", "mcp")
 
-// packages have no main function; they can be copied, too.
+// packages are examples without a main function. They can be copied, too.
 var packages = []string{"routers", "hertz", "recipes/alert", "recipes/contracts", "recipes/limitsfile", "recipes/login"}
 
 // scratch is a folder that is removed when all tests have ended.
 var scratch string
 
 func TestMain(m *testing.M) {
-	// Programs get what a test gives them, and nothing of the caller's.
+	// Programs get only the variables that a test sets.
 	for _, name := range []string{"REDIS_URL", "GOOS", "GOARCH"} {
 		_ = os.Unsetenv(name)
 	}
@@ -62,14 +62,14 @@ func run(t *testing.T, dir, name string, args ...string) string {
 	return string(out)
 }
 
-// binaries are the programs that were built, by name.
+// binaries contains the paths of the programs that were built, by name.
 var binaries struct {
 	sync.Mutex
 	paths map[string]string
 }
 
-// binary returns the program of an example. Its code is first copied to an empty module, as a user
-// does it.
+// binary returns the path of the program of an example. The code is first copied to an empty module, as a user would
+// copy it.
 func binary(t *testing.T, name string) string {
 	t.Helper()
 	binaries.Lock()
@@ -85,7 +85,7 @@ func binary(t *testing.T, name string) string {
 	return path
 }
 
-// buildCopy builds the code of an example in a module that has nothing else, and returns the program.
+// buildCopy builds the code of an example in a module that contains nothing else, and returns the path of the program.
 func buildCopy(t *testing.T, name string) string {
 	t.Helper()
 	dir := filepath.Join(scratch, filepath.FromSlash(name))
@@ -111,8 +111,8 @@ func buildCopy(t *testing.T, name string) string {
 	return path
 }
 
-// requirements returns arguments of "go mod edit": the library's modules are those of this
-// checkout, and other modules have the versions of the example's own go.mod, so that a test does
+// requirements returns arguments of "go mod edit" that use this checkout for the modules of the library,
+// and for other modules the versions in the example's own go.mod, so that a test does
 // not change when a new version is published.
 func requirements(t *testing.T, name string) (args []string) {
 	t.Helper()
@@ -137,13 +137,13 @@ func requirements(t *testing.T, name string) (args []string) {
 // A program is a running example.
 type program struct {
 	name, url string
-	output    string // printed at the start
+	output    string // printed when it starts
 	process   *process.Process
 }
 
 var listening = regexp.MustCompile(`(?m)^Listening on (http://\S+), try:$`)
 
-// start starts an example on a free port of loopback. The program ends with the test.
+// start starts an example on a free port of the loopback address. The program ends with the test.
 func start(t *testing.T, name string, flags ...string) *program {
 	t.Helper()
 	return startAt(t, name, "127.0.0.1:0", flags...)
@@ -204,12 +204,12 @@ func (p *program) suggested() string {
 	return commands.String()
 }
 
-// stop sends SIGTERM, and fails the test if the program does not end without error.
+// stop sends SIGTERM. The program must end without an error.
 func (p *program) stop(t *testing.T) {
 	t.Helper()
 	check.Need(t, p.process.Cmd.Process.Signal(syscall.SIGTERM))
 	check.Receive(t, p.name+" ends after SIGTERM", p.process.Done)
 	if state := p.process.Cmd.ProcessState; !state.Success() {
-		t.Errorf("%s after SIGTERM: %v", p.name, state)
+		t.Errorf("%s after SIGTERM: got %v, want an end without an error", p.name, state)
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
 
-// TestRedisURLs gives the app each form of -redis. The key of a request is then in that Redis.
+// TestRedisURLs starts the app with each form of -redis, and checks that the key of a request is then in that Redis.
 func TestRedisURLs(t *testing.T) {
 	group := redistest.Sentinel(t)
 	single, cluster := redistest.Server(t), redistest.Cluster(t)
@@ -23,11 +23,11 @@ func TestRedisURLs(t *testing.T) {
 		"redis://" + cluster[0] + "?addr=" + cluster[1]:            countKeys(t, redistest.ClusterClient(t, cluster)),
 	} {
 		p := start(t, webApps[0], "-redis", url)
-		if got := p.ask(t, "/", "", ""); got.status != http.StatusOK {
-			t.Errorf("%s: %+v", url, got)
+		if got := p.get(t, "/", "", ""); got.status != http.StatusOK {
+			t.Errorf("%s: got the answer %+v, want status 200", url, got)
 		}
 		if n := keys(); n != 1 {
-			t.Errorf("%s: that Redis has %d keys, want 1", url, n)
+			t.Errorf("%s: this Redis has %d keys, want 1", url, n)
 		}
 		p.stop(t)
 	}
@@ -43,32 +43,32 @@ func countKeys(t *testing.T, client redis.Cmdable) func() int64 {
 	}
 }
 
-// TestSharedLimit sends 200 requests of one user at once to two processes at one Redis. Five are
+// TestSharedLimit sends 200 requests of one user at the same time to two processes that use one Redis. Exactly five must be
 // admitted, as the limit says.
 func TestSharedLimit(t *testing.T) {
 	url := "redis://" + redistest.Server(t).Addr
 	processes := [2]*program{start(t, webApps[0], "-redis", url), start(t, webApps[0], "-redis", url)}
 	var admitted, denied atomic.Int64
 	check.Together(200, func(i int) {
-		switch got := processes[i%2].ask(t, "/user", "alice", ""); got.status {
+		switch got := processes[i%2].get(t, "/user", "alice", ""); got.status {
 		case http.StatusOK:
 			admitted.Add(1)
 		case http.StatusTooManyRequests:
 			denied.Add(1)
 		default:
-			t.Errorf("%+v", got)
+			t.Errorf("got the answer %+v, want status 200 or 429", got)
 		}
 	})
 	if admitted.Load() != 5 || denied.Load() != 195 {
-		t.Errorf("%d admitted and %d denied, want 5 and 195", admitted.Load(), denied.Load())
+		t.Errorf("%d requests were admitted and %d denied, want 5 and 195", admitted.Load(), denied.Load())
 	}
 	for _, p := range processes {
 		p.stop(t)
 	}
 }
 
-// TestOutgoing runs the app whose two processes call an API that denies the first call. The API
-// denies none after that.
+// TestOutgoing runs the app whose two processes call an API that denies the first call. The API must
+// deny no call after that.
 func TestOutgoing(t *testing.T) {
 	output, err := exec.CommandContext(t.Context(), "go", "run", "../outgoing").CombinedOutput()
 	if err != nil {
@@ -79,7 +79,7 @@ func TestOutgoing(t *testing.T) {
 		"the partner: 30 calls served, 1 denied, and 0 after that one",
 	} {
 		if !strings.Contains(string(output), line) {
-			t.Errorf("no %q in: %s", line, output)
+			t.Errorf("got the output %s, want %q in it", output, line)
 		}
 	}
 }

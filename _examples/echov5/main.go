@@ -1,5 +1,5 @@
 // Command echov5 limits requests with Echo v5: by address, by user and by API key. It is
-// one file, to be copied: in a module of yours, "go mod tidy && go run ." runs it. Without
+// one file that you can copy: in a module of yours, "go mod tidy && go run ." runs it. Without
 // -redis it starts an embedded Redis, so that "go run -C _examples/echov5 ." needs nothing else.
 package main
 
@@ -82,7 +82,7 @@ func authenticate(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// problem renders every error, those of the limiters included, as problem details.
+// problem answers every error with problem details, also errors of the limiters.
 func problem(c *echo.Context, err error) {
 	if response, status := echo.ResolveResponseStatus(c.Response(), err); response == nil || !response.Committed {
 		_ = c.Blob(status, guard.ProblemType, guard.Problem(status, err)) // an error means that the client has disconnected
@@ -92,7 +92,7 @@ func problem(c *echo.Context, err error) {
 // issued reports whether an API key is one that this service has issued.
 func issued(key string) bool { return key == "demo-key-1" || key == "demo-key-2" }
 
-// What follows is not about limits: flags, the connection to Redis, start and stop.
+// The rest is not about limits: flags, the connection to Redis, start and stop.
 
 // start reads the flags, connects to Redis and listens.
 func start() (redis.UniversalClient, net.Listener) {
@@ -125,7 +125,7 @@ func connect(redisURL string) (rdb redis.UniversalClient) {
 			log.Fatal("-redis is needed in a 32-bit program: the embedded Redis (miniredis) cuts times to 32 bits there")
 		}
 		embedded := must(miniredis.Run())
-		embedded.ClockTTL(true) // keys expire
+		embedded.ClockTTL(true) // lets keys expire
 		redisURL = "redis://" + embedded.Addr()
 		fmt.Println("No -redis given: using an embedded Redis (miniredis) in this process. Its counts end with it.")
 	}
@@ -153,7 +153,7 @@ func connect(redisURL string) (rdb redis.UniversalClient) {
 	return rdb
 }
 
-// must returns what has to do with Redis, or ends the program.
+// must returns v, or ends the program with err, which is about -redis.
 func must[T any](v T, err error) T {
 	if err != nil {
 		log.Fatal("-redis: ", err)

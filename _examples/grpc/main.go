@@ -1,6 +1,6 @@
 // Command grpc limits a gRPC server: calls by API key or address, and how many streams each client has open. It is one
-// file, to be copied: in a module of yours, "go mod tidy && go run ." runs it. Without -redis it starts an embedded Redis,
-// so that "go run -C _examples/grpc ." needs nothing else.
+// file that you can copy: in a module of yours, "go mod tidy && go run ." runs it. Without -redis it starts an embedded
+// Redis, so that "go run -C _examples/grpc ." needs nothing else.
 package main
 
 import (
@@ -35,13 +35,13 @@ func main() {
 	rdb, listener := start()
 	server := limited(rdb)
 	serve(listener, server.Serve, func(context.Context) error {
-		time.AfterFunc(5*time.Second, server.Stop) // streams may not end by themselves
+		time.AfterFunc(5*time.Second, server.Stop) // ends the streams that are still open
 		server.GracefulStop()
 		return nil
 	})
 }
 
-// try is printed at the start. A call of gRPC is a POST of HTTP/2 whose body is a length and a message, here an empty one.
+// try is printed at the start. A gRPC call is a POST request of HTTP/2, whose body is a length and a message. The message is empty here.
 const try = `
 10 calls in 10 seconds from each address, so that the last of these 12 are denied with RESOURCE_EXHAUSTED, which is 8:
   call() { printf '\0\0\0\0\0' | curl -s --http2-prior-knowledge -H 'Content-Type: application/grpc' -H 'TE: trailers' --data-binary @- -o /dev/null -D - "$@" | grep -E '^(grpc-status|x-ratelimit-remaining|retry-after):'; }
@@ -52,7 +52,7 @@ const try = `
   for i in 1 2 3; do call -m 2 URL/grpc.health.v1.Health/Watch & done; wait
 `
 
-// limited returns a server with two limits around the service that each gRPC server has, and may as well have others.
+// limited returns a server with two limits around the health service, which every gRPC server can have. A server of yours has other services.
 func limited(rdb core.Client) *grpc.Server {
 	patient := core.Timeout(5 * time.Second) // for busy laptops; the default is right for services
 	home := core.MustNew(rdb, "demo-calls", core.TokenBucket(core.Per(10, 10*time.Second)), patient)
@@ -73,13 +73,13 @@ func limited(rdb core.Client) *grpc.Server {
 	return server
 }
 
-// served leaves calls uncounted that fail for a reason of ours.
+// served reports whether a call counts. Calls that fail because of this service do not.
 func served(code codes.Code) bool { return code != codes.Internal && code != codes.Unavailable }
 
 // issued reports whether an API key is one that this service has issued.
 func issued(key string) bool { return key == "demo-key-1" || key == "demo-key-2" }
 
-// What follows is not about limits: flags, the connection to Redis, start and stop.
+// The rest is not about limits: flags, the connection to Redis, start and stop.
 
 // start reads the flags, connects to Redis and listens.
 func start() (redis.UniversalClient, net.Listener) {
@@ -112,7 +112,7 @@ func connect(redisURL string) (rdb redis.UniversalClient) {
 			log.Fatal("-redis is needed in a 32-bit program: the embedded Redis (miniredis) cuts times to 32 bits there")
 		}
 		embedded := must(miniredis.Run())
-		embedded.ClockTTL(true) // keys expire
+		embedded.ClockTTL(true) // lets keys expire
 		redisURL = "redis://" + embedded.Addr()
 		fmt.Println("No -redis given: using an embedded Redis (miniredis) in this process. Its counts end with it.")
 	}
@@ -140,7 +140,7 @@ func connect(redisURL string) (rdb redis.UniversalClient) {
 	return rdb
 }
 
-// must returns what has to do with Redis, or ends the program.
+// must returns v, or ends the program with err, which is about -redis.
 func must[T any](v T, err error) T {
 	if err != nil {
 		log.Fatal("-redis: ", err)

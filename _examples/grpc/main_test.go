@@ -14,7 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// serveExample serves the example with an embedded Redis, and returns a client of it.
+// serveExample serves the example with an embedded Redis, and returns a client.
 func serveExample(t *testing.T) grpc_health_v1.HealthClient {
 	t.Helper()
 	rdb := connect("")
@@ -34,7 +34,7 @@ func serveExample(t *testing.T) grpc_health_v1.HealthClient {
 	return grpc_health_v1.NewHealthClient(conn)
 }
 
-// TestCalls makes calls until one is denied. A caller with an API key has a limit of their own.
+// TestCalls makes calls until one is denied, and one with an API key, which has a limit of its own.
 func TestCalls(t *testing.T) {
 	client, began := serveExample(t), time.Now()
 	var header, trailer metadata.MD
@@ -46,25 +46,25 @@ func TestCalls(t *testing.T) {
 		admitted++
 	}
 	if most := 11 + int(time.Since(began)/time.Second); admitted < 10 || admitted > most {
-		t.Errorf("%d calls were admitted, want 10 to %d", admitted, most)
+		t.Errorf("%d calls were admitted before a denial, want 10 to %d", admitted, most)
 	}
 	denied := metadata.Join(header, trailer)
 	if status.Code(err) != codes.ResourceExhausted || len(denied.Get("retry-after")) != 1 || denied.Get("x-ratelimit-remaining")[0] != "0" {
-		t.Errorf("denied: %v with %v", err, denied)
+		t.Errorf("the denied call: got error %v and the metadata %v, want RESOURCE_EXHAUSTED, a retry-after, and 0 left", err, denied)
 	}
 	withKey := metadata.AppendToOutgoingContext(t.Context(), "x-api-key", "demo-key-1")
 	if _, err := client.Check(withKey, nil, grpc.Header(&header)); err != nil || header.Get("x-ratelimit-remaining")[0] != "4" {
-		t.Errorf("with a key: %v, %v", err, header)
+		t.Errorf("a call with an API key: got error %v and the header %v, want none and 4 left", err, header)
 	}
 }
 
-// TestStreams opens as many streams as one client may have. When one ends, another may begin.
+// TestStreams opens as many streams as one client may have open. When one of them ends, another one may begin.
 func TestStreams(t *testing.T) {
 	client := serveExample(t)
 	watch := func(ctx context.Context) error {
 		stream, err := client.Watch(ctx, &grpc_health_v1.HealthCheckRequest{})
 		if err == nil {
-			_, err = stream.Recv() // the first message of a stream that is served
+			_, err = stream.Recv() // a stream that is served sends a message at once
 		}
 		return err
 	}
@@ -72,11 +72,11 @@ func TestStreams(t *testing.T) {
 	defer end()
 	for i, ctx := range []context.Context{first, t.Context()} {
 		if err := watch(ctx); err != nil {
-			t.Fatalf("stream %d: %v", i+1, err)
+			t.Fatalf("stream %d: got error %v, want none", i+1, err)
 		}
 	}
 	if err := watch(t.Context()); status.Code(err) != codes.ResourceExhausted {
-		t.Errorf("a third stream: %v", err)
+		t.Errorf("a third stream: got error %v, want RESOURCE_EXHAUSTED", err)
 	}
 	end()
 	for began := time.Now(); ; time.Sleep(10 * time.Millisecond) {
@@ -85,7 +85,7 @@ func TestStreams(t *testing.T) {
 			return
 		}
 		if time.Since(began) > 30*time.Second {
-			t.Fatalf("a stream after another has ended: %v", err)
+			t.Fatalf("a stream after another has ended: got error %v, want none within 30 s", err)
 		}
 	}
 }

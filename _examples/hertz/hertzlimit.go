@@ -1,5 +1,5 @@
-// Package hertzlimit is an adapter for Hertz, to be copied: docs/adapters.md says what each part is for. It is a Go
-// module of its own; "go test -C _examples/hertz ./..." runs it.
+// Package hertzlimit is an adapter for Hertz that you can copy. docs/adapters.md says what each part is for. The package is a Go module of
+// its own; "go test -C _examples/hertz ./..." runs its tests.
 package hertzlimit
 
 import (
@@ -18,7 +18,7 @@ import (
 
 const framework = adapter.Adapter[*app.RequestContext, app.HandlerFunc]("hertzlimit")
 
-// Middleware limits requests by key. Clients are told as by the middleware of net/http.
+// Middleware limits requests by key. Clients get the same answers as from the middleware for net/http.
 func Middleware(lim *core.Limiter, key keyfunc.Func, opts ...guard.Option) app.HandlerFunc {
 	g, handlers := framework.New(lim, key, opts...)
 	return func(ctx context.Context, c *app.RequestContext) {
@@ -30,7 +30,7 @@ func Middleware(lim *core.Limiter, key keyfunc.Func, opts ...guard.Option) app.H
 		v := g.Check(request{c, ctx, state}, header{c}, state)
 		switch handler, ok := handlers.For(v); {
 		case v.Status == 0 && g.NeedsFinish(v):
-			status := http.StatusInternalServerError // of a panic
+			status := http.StatusInternalServerError // if the handler panics
 			defer func() { g.Finish(ctx, v, status) }()
 			c.Next(cmp.Or(v.Context, ctx))
 			status = c.Response.StatusCode()
@@ -53,12 +53,12 @@ func OnDenied(h app.HandlerFunc) guard.AnswerOption { return framework.OnDenied(
 // OnError answers requests without a decision.
 func OnError(h app.HandlerFunc) guard.AnswerOption { return framework.OnError(h) }
 
-// Key calls f with what Hertz's handlers get.
+// Key returns a key function that calls f with the arguments of Hertz's handlers.
 func Key(f func(context.Context, *app.RequestContext) (string, error)) keyfunc.Func {
 	return framework.ContextKey(f)
 }
 
-// Request is for the function given to Key, so that it can call others.
+// Request returns a request for the function given to Key, so that it can call other key functions.
 func Request(ctx context.Context, c *app.RequestContext) keyfunc.Request {
 	return request{c, ctx, stateIn(c)}
 }
@@ -66,7 +66,7 @@ func Request(ctx context.Context, c *app.RequestContext) keyfunc.Request {
 // Result returns the decision, for handlers.
 func Result(c *app.RequestContext) (core.Result, bool) { return stateIn(c).Result() }
 
-// SetCost is for guard.CostAfter.
+// SetCost sets the cost that guard.CostAfter charges.
 func SetCost(c *app.RequestContext, n int64) { stateIn(c).SetCost(n) }
 
 const stateKey = "github.com/redislimit/redislimit"
@@ -77,7 +77,7 @@ func stateIn(c *app.RequestContext) *adapter.RequestState {
 	return state
 }
 
-// A request is what key functions see. Its strings are copies: Hertz reuses the memory.
+// A request presents a request of Hertz to key functions. Its strings are copies, because Hertz reuses the memory.
 type request struct {
 	c     *app.RequestContext
 	ctx   context.Context
@@ -102,7 +102,7 @@ func (q request) Value(key any) any {
 	return q.ctx.Value(key)
 }
 
-// A header is that of the response.
+// A header contains the headers of the response.
 type header struct{ c *app.RequestContext }
 
 func (h header) Get(name string) string { return h.c.Response.Header.Get(name) }

@@ -27,7 +27,7 @@ func byTenant(ctx context.Context, c *app.RequestContext) (string, error) {
 	return keyfunc.ForJoin("tenant:"+ctx.Value(tenantKey{}).(string), route), err
 }
 
-// TestHertz has a limit by what is in the context, and handlers that end in each way.
+// TestHertz limits by a value of the context, and checks handlers that end in each way.
 func TestHertz(t *testing.T) {
 	lim := core.MustNewMemory("api", core.InFlight(1, core.SlotTTL(time.Hour)), core.FixedWindow(core.PerDay(2)))
 	var counted []int
@@ -61,15 +61,16 @@ func TestHertz(t *testing.T) {
 	}
 	want := []string{"201 1  fixed-1d acme", "500 0  ", "502 0  ", "201 0  fixed-1d acme", "429 0 86400 slow down"}
 	if fmt.Sprint(got) != fmt.Sprint(want) || fmt.Sprint(counted) != "[201 500 502 201]" {
-		t.Errorf("%q, want %q; counted %v", got, want, counted)
+		t.Errorf("got %q, want %q; CountIf got %v, want 201, 500, 502 and 201", got, want, counted)
 	}
 	left := limits.Left(t, lim, keyfunc.ForJoin("tenant:acme", keyfunc.ForRoute("/users/:id")))
 	if !slices.Equal(left, []int64{1, 0}) {
-		t.Errorf("%d left: want the slot, and nothing of the window", left)
+		t.Errorf("%d slots and units are left, want 1 and 0", left)
 	}
 }
 
-// TestContext has the context of a request that holds slots end with it, as it does when they are lost.
+// TestContext checks that the context of a request that holds slots is canceled when the request ends. It is canceled, too, when the slots are
+// lost.
 func TestContext(t *testing.T) {
 	var ended func() error
 	h := server.New()
@@ -77,6 +78,6 @@ func TestContext(t *testing.T) {
 	h.GET("/", func(ctx context.Context, _ *app.RequestContext) { ended = ctx.Err })
 	ut.PerformRequest(h.Engine, http.MethodGet, "/", nil)
 	if err := ended(); !errors.Is(err, context.Canceled) {
-		t.Errorf("it has %v", err)
+		t.Errorf("the context has the error %v, want Canceled", err)
 	}
 }

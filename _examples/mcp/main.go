@@ -1,4 +1,4 @@
-// Command mcp limits an MCP server: how often each user calls each of its tools. It is one file, to be copied: in a module
+// Command mcp limits an MCP server: how often each user calls each of its tools. It is one file that you can copy: in a module
 // of yours, "go mod tidy && go run ." runs it. Without -redis it starts an embedded Redis, so that "go run -C _examples/mcp ."
 // needs nothing else.
 package main
@@ -50,8 +50,8 @@ Other tools have limits of their own, and so have other users:
   call demo-key-2 export
 `
 
-// limited serves an MCP server at /mcp. A limit by address is in front of it, for all requests, also those without a valid token. The
-// limits of tools are inside of it.
+// limited serves an MCP server at /mcp. All requests first pass a limit by address, also those without a valid token. The
+// limits of the tools apply to requests with a valid token.
 func limited(rdb core.Client, server *mcp.Server, options *mcp.StreamableHTTPOptions) http.Handler {
 	patient := core.Timeout(5 * time.Second) // for busy laptops; the default is right for services
 	requests := core.MustNew(rdb, "demo-requests", core.TokenBucket(core.PerMinute(600)), patient)
@@ -68,9 +68,9 @@ func limited(rdb core.Client, server *mcp.Server, options *mcp.StreamableHTTPOpt
 	return mux
 }
 
-// limitTools limits how often each user calls each of the tools. Calls of other tools, and all other requests, are counted by others. It
-// is middleware of the MCP SDK, which passes it each request as parsed, just before the server handles the request. So no client can name
-// one tool to the limiter and another tool to the server, and each call of a batch counts.
+// limitTools limits how often each user calls each of the tools. Calls of other tools, and all other requests, are counted by the limiter others.
+// limitTools is middleware of the MCP SDK, which parses each request and passes it to the middleware just before the server handles it. So no
+// client can name one tool to the limiter and another tool to the server, and each call of a batch counts.
 func limitTools(tools map[string]*core.Limiter, others *core.Limiter) mcp.Middleware {
 	return func(next mcp.MethodHandler) mcp.MethodHandler {
 		return func(ctx context.Context, method string, r mcp.Request) (mcp.Result, error) {
@@ -106,13 +106,13 @@ func toolOf(method string, r mcp.Request) (string, error) {
 		return "", nil
 	}
 	call, ok := r.GetParams().(*mcp.CallToolParamsRaw)
-	if !ok || call == nil { // never counted by the limit of others
+	if !ok || call == nil { // such a call must not be counted by the limiter others
 		return "", fmt.Errorf("the call of a tool has parameters %T", r.GetParams())
 	}
 	return call.Name, nil
 }
 
-// userOf returns the user whose token came with a request, or "".
+// userOf returns the user whose token came with a request, or "" if there was none.
 func userOf(r mcp.Request) string {
 	if extra := r.GetExtra(); extra != nil && extra.TokenInfo != nil {
 		return extra.TokenInfo.UserID
@@ -120,8 +120,8 @@ func userOf(r mcp.Request) string {
 	return ""
 }
 
-// denied returns the result of a call that is denied. It is a result and not an error of the protocol, so that the model sees it, and can
-// wait or do without the tool.
+// denied returns the result of a call that is denied. It is a result, and not an error of the protocol, so that the model sees it, and can
+// wait or continue without the tool.
 func denied(tool string, retryAfter time.Duration) *mcp.CallToolResult {
 	text := fmt.Sprintf("too many calls of %s: try again in %d s", tool, seconds(retryAfter))
 	return &mcp.CallToolResult{IsError: true, Content: []mcp.Content{&mcp.TextContent{Text: text}}}
@@ -130,13 +130,13 @@ func denied(tool string, retryAfter time.Duration) *mcp.CallToolResult {
 // tooMany returns the error of any other request that is denied.
 func tooMany(retryAfter time.Duration) error {
 	data := json.RawMessage(fmt.Sprintf(`{"retryAfter":%d}`, seconds(retryAfter)))
-	return &jsonrpc.Error{Code: -32000, Message: "too many requests", Data: data} // the first code that is left to servers
+	return &jsonrpc.Error{Code: -32000, Message: "too many requests", Data: data} // the first code that JSON-RPC leaves to servers
 }
 
-// seconds rounds up.
+// seconds returns d in seconds, rounded up.
 func seconds(d time.Duration) int64 { return int64((d-1)/time.Second) + 1 }
 
-// verify finds the user of a token. Yours asks your authorization server.
+// verify finds the user of a token. In a real service, it calls your authorization server.
 func verify(_ context.Context, token string, _ *http.Request) (*auth.TokenInfo, error) {
 	user, ok := map[string]string{"demo-key-1": "alice", "demo-key-2": "bob"}[token]
 	if !ok {
@@ -145,7 +145,7 @@ func verify(_ context.Context, token string, _ *http.Request) (*auth.TokenInfo, 
 	return &auth.TokenInfo{UserID: user, Expiration: time.Now().Add(time.Hour)}, nil
 }
 
-// newServer returns an MCP server with three tools, which do nothing but call ran.
+// newServer returns an MCP server with three tools, which only call ran.
 func newServer(ran func(tool string)) *mcp.Server {
 	server := mcp.NewServer(&mcp.Implementation{Name: "demo", Version: "1"}, nil)
 	for _, tool := range []string{"search", "export", "other"} {
@@ -158,7 +158,7 @@ func newServer(ran func(tool string)) *mcp.Server {
 	return server
 }
 
-// What follows is not about limits: flags, the connection to Redis, start and stop.
+// The rest is not about limits: flags, the connection to Redis, start and stop.
 
 // start reads the flags, connects to Redis and listens.
 func start() (redis.UniversalClient, net.Listener) {
@@ -191,7 +191,7 @@ func connect(redisURL string) (rdb redis.UniversalClient) {
 			log.Fatal("-redis is needed in a 32-bit program: the embedded Redis (miniredis) cuts times to 32 bits there")
 		}
 		embedded := must(miniredis.Run())
-		embedded.ClockTTL(true) // keys expire
+		embedded.ClockTTL(true) // lets keys expire
 		redisURL = "redis://" + embedded.Addr()
 		fmt.Println("No -redis given: using an embedded Redis (miniredis) in this process. Its counts end with it.")
 	}
@@ -219,7 +219,7 @@ func connect(redisURL string) (rdb redis.UniversalClient) {
 	return rdb
 }
 
-// must returns what has to do with Redis, or ends the program.
+// must returns v, or ends the program with err, which is about -redis.
 func must[T any](v T, err error) T {
 	if err != nil {
 		log.Fatal("-redis: ", err)

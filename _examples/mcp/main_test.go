@@ -24,23 +24,23 @@ func TestMain(m *testing.M) {
 		fmt.Println("skipped: miniredis cuts times to 32 bits")
 		return
 	}
-	slog.SetDefault(slog.New(slog.DiscardHandler)) // outages are meant
+	slog.SetDefault(slog.New(slog.DiscardHandler)) // outages are intended
 	os.Exit(m.Run())
 }
 
-// A service is the app, over a Redis whose clock stands.
+// A service is the app, with a Redis whose clock stands still.
 type service struct {
 	*testing.T
 
 	redis   *miniredis.Miniredis
 	url     string
-	session string // of a server that has sessions
+	session string // the session's id, if the server has sessions
 	mu      sync.Mutex
 	ran     map[string]int // how often each tool ran
 	id      atomic.Int64
 }
 
-// modes are how the SDK can serve. The app is stateless, and answers with JSON.
+// modes are the ways in which the SDK can serve. The app is stateless, and answers with JSON.
 var modes = map[string]*mcp.StreamableHTTPOptions{
 	"stateless": {Stateless: true, JSONResponse: true},
 	"sessions":  {},
@@ -64,14 +64,14 @@ func serveApp(t *testing.T, options *mcp.StreamableHTTPOptions) *service {
 		header, _ := s.post(`{"jsonrpc":"2.0","id":"init","method":"initialize","params":{"protocolVersion":"2025-03-26","capabilities":{},`+
 			`"clientInfo":{"name":"test","version":"1"}}}`, "demo-key-1")
 		if s.session = header.Get("Mcp-Session-Id"); s.session == "" {
-			t.Fatal("no session")
+			t.Fatal("initialize returned no session")
 		}
 		s.post(`{"jsonrpc":"2.0","method":"notifications/initialized"}`, "demo-key-1")
 	}
 	return s
 }
 
-// post sends a body, with header lines such as "Name: value".
+// post sends a body, with headers given as lines such as "Name: value". It returns the status and the body of the answer in one text.
 func (s *service) post(body, token string, lines ...string) (header http.Header, answer string) {
 	s.Helper()
 	r, err := http.NewRequestWithContext(s.Context(), http.MethodPost, s.url, strings.NewReader(body))
@@ -100,28 +100,29 @@ func (s *service) post(body, token string, lines ...string) (header http.Header,
 	return response.Header, fmt.Sprint(response.StatusCode, " ", string(text))
 }
 
-// call is the plain call of a tool.
+// call returns the body of a plain call of a tool.
 func (s *service) call(tool string) string {
 	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":%q,"arguments":{}}}`, s.id.Add(1), tool)
 }
 
+// runs returns how often a tool ran.
 func (s *service) runs(tool string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.ran[tool]
 }
 
-// TestBodies sends bodies that other parsers read in other ways, many times, with 2 exports allowed in a minute. Each body is refused, or
-// counted as the tool that the server runs.
+// TestBodies sends bodies that other parsers read in other ways, many times, while 2 exports per minute are allowed. Each body must be refused, or
+// counted as a call of the tool that the server runs.
 func TestBodies(t *testing.T) {
 	blanks := strings.Repeat(" ", 1<<20)
 	named := func(name string) string {
 		return `{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":` + name + `}`
 	}
 	for name, c := range map[string]struct {
-		body string // with %d for the id, which differs
-		ran  int    // exports
-		more []string
+		body string   // %d stands for the id, which is different each time
+		ran  int      // how many exports run
+		more []string // more headers
 	}{
 		"plain":                    {named(`{"name":"export","arguments":{}}`), 2, nil},
 		"a word behind":            {named(`{"name":"export","arguments":{}}`) + " x", 2, nil},
@@ -167,7 +168,7 @@ func TestBodies(t *testing.T) {
 				var last string
 				times := 50
 				if len(c.body) > 1<<20 {
-					times = 10 // they take long
+					times = 10 // large bodies take long
 				}
 				for range times {
 					body := c.body
@@ -178,7 +179,7 @@ func TestBodies(t *testing.T) {
 				}
 				want := c.ran
 				if name == "the newest version" && !options.Stateless {
-					want = 0 // the SDK has it for stateless servers alone
+					want = 0 // the SDK supports this version only in stateless servers
 				}
 				if n := s.runs("export"); n != want {
 					t.Errorf("%d exports ran, want %d; the last answer is %s", n, want, last)
@@ -188,7 +189,7 @@ func TestBodies(t *testing.T) {
 	}
 }
 
-// TestTools calls tools until they are denied. The model learns when to try again.
+// TestTools calls tools until the calls are denied, and checks that the result says when to try again.
 func TestTools(t *testing.T) {
 	for mode, options := range modes {
 		t.Run(mode, func(t *testing.T) {
@@ -204,7 +205,7 @@ func TestTools(t *testing.T) {
 			s.post(s.call("export"), "demo-key-1")
 			_, answer := s.post(s.call("export"), "demo-key-1")
 			if !strings.HasPrefix(answer, "200 ") || !strings.Contains(answer, `"isError":true`) || !strings.Contains(answer, "too many calls of export: try again in 30 s") {
-				t.Errorf("the model is told %s", answer)
+				t.Errorf("a denied call: got the answer %s, want a result with isError that says when to try again", answer)
 			}
 			if n := s.runs("export"); n != 2 {
 				t.Errorf("%d exports ran, want 2", n)
@@ -213,7 +214,7 @@ func TestTools(t *testing.T) {
 	}
 }
 
-// TestOthers sends requests that have no limit of their own, also calls of unknown tools: they share a limit of 300.
+// TestOthers sends requests that have no limit of their own, such as calls of unknown tools: they must share a limit of 300.
 func TestOthers(t *testing.T) {
 	s := serveApp(t, modes["stateless"])
 	for i := range 310 {
@@ -223,53 +224,53 @@ func TestOthers(t *testing.T) {
 		}
 		_, answer := s.post(body, "demo-key-1")
 		if tooMany := strings.Contains(answer, "too many"); tooMany != (i >= 300) {
-			t.Fatalf("request %d: %s", i+1, answer)
+			t.Fatalf("request %d: got the answer %s, want a denial only after 300", i+1, answer)
 		}
 	}
 	_, answer := s.post(`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, "demo-key-1")
 	if !strings.Contains(answer, `"code":-32000`) || !strings.Contains(answer, `"data":{"retryAfter":1}`) {
-		t.Errorf("the answer is %s", answer)
+		t.Errorf("got the answer %s, want the code -32000 and retryAfter 1", answer)
 	}
 	if _, answer := s.post(s.call("other"), "demo-key-2"); !strings.Contains(answer, "other is done") {
-		t.Errorf("bob gets %s", answer)
+		t.Errorf("another user: got the answer %s, want the tool to run", answer)
 	}
 }
 
-// TestUnknown sends requests with a wrong token, which the limit of the address counts.
+// TestUnknown sends requests with a wrong token: the limit by address must count them.
 func TestUnknown(t *testing.T) {
 	s := serveApp(t, modes["stateless"])
 	for range 600 {
 		if _, answer := s.post(s.call("export"), "guess"); !strings.HasPrefix(answer, "401 ") {
-			t.Fatal(answer)
+			t.Fatalf("got the answer %s, want 401", answer)
 		}
 	}
 	header, answer := s.post(s.call("export"), "demo-key-1")
 	if !strings.HasPrefix(answer, "429 ") || header.Get("Retry-After") == "" {
-		t.Errorf("the address is not limited: %s", answer)
+		t.Errorf("after 600 requests: got the answer %s, want 429 with Retry-After", answer)
 	}
 	if n := s.runs("export"); n != 0 {
-		t.Errorf("%d exports ran", n)
+		t.Errorf("%d exports ran, want none", n)
 	}
 }
 
-// TestOutage takes Redis away: exports fail, and this process limits searches alone.
+// TestOutage makes Redis fail: exports must fail, and searches must be limited in this process.
 func TestOutage(t *testing.T) {
 	s := serveApp(t, modes["stateless"])
 	s.redis.SetError("LOADING")
 	for range 5 {
 		if _, answer := s.post(s.call("export"), "demo-key-1"); !strings.Contains(answer, "the rate limiter is unavailable") {
-			t.Errorf("export: %s", answer)
+			t.Errorf("export: got the answer %s, want an error of the rate limiter", answer)
 		}
 		if _, answer := s.post(s.call("search"), "demo-key-1"); !strings.Contains(answer, "search is done") {
-			t.Errorf("search: %s", answer)
+			t.Errorf("search: got the answer %s, want the tool to run", answer)
 		}
 	}
 	if n := s.runs("export"); n != 0 {
-		t.Errorf("%d exports ran", n)
+		t.Errorf("%d exports ran, want none", n)
 	}
 }
 
-// TestSDKClient connects the SDK's own client in memory, where requests have no token: it is not served without a limit.
+// TestSDKClient connects the SDK's own client in memory, where requests have no token: the server must not serve them without a limit.
 func TestSDKClient(t *testing.T) {
 	server := newServer(func(string) { t.Error("a tool ran") })
 	server.AddReceivingMiddleware(limitTools(nil, nil))
@@ -281,6 +282,6 @@ func TestSDKClient(t *testing.T) {
 	t.Cleanup(func() { _ = session.Close() })
 	if client, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(), clientSide, nil); err == nil {
 		_ = client.Close()
-		t.Error("it was let in")
+		t.Error("a client without a user could connect, want an error")
 	}
 }

@@ -1,5 +1,5 @@
 // Command metrics is the net/http example with Prometheus metrics of its limiters on
-// /metrics. It is one file, to be copied, like those of the other examples; here it is a
+// /metrics. It is one file that you can copy, like the other examples. In this repository, it is a
 // Go module of its own: run it with "go run -C _examples/metrics .".
 package main
 
@@ -53,20 +53,20 @@ const try = `
   curl -i -u alice:any URL/user
 5 a second and 20 a minute with each API key:
   curl -i -H 'X-API-Key: demo-key-1' URL/key
-3 wrong passwords a minute from each address, and who goes on is banned for a minute:
+3 wrong passwords a minute from each address; a client that continues is banned for a minute:
   curl -i -u alice:secret URL/login
   for i in $(seq 5); do curl -s -o /dev/null -w '%{http_code}\n' -u alice:wrong URL/login; done
-2 a second from each address, and who comes faster waits:
+2 a second from each address; further requests wait:
   for i in $(seq 3); do curl -s URL/queue; done
 the metrics of all that:
   curl -s URL/metrics
 `
 
 // prometheusMetrics returns the option with which limiters report metrics, and the
-// handler that serves them to Prometheus.
+// handler from which Prometheus reads them.
 func prometheusMetrics() (core.Option, http.Handler, error) {
 	registry := prometheus.NewRegistry()
-	// Without the three labels of the scope: nothing else is instrumented here.
+	// The three labels of the scope are left out, because nothing else is instrumented here.
 	exporter, err := otelprometheus.New(otelprometheus.WithRegisterer(registry), otelprometheus.WithoutScopeInfo())
 	if err != nil {
 		return nil, nil, err
@@ -96,7 +96,7 @@ func routes(rdb core.Client, metrics http.Handler, options ...core.Option) http.
 	mux.Handle("GET /login", byFailures(http.HandlerFunc(logIn)))
 	mux.Handle("GET /queue", inOrder(say("hello, it is your turn")))
 	mux.Handle("GET /healthz", say("ok"))
-	mux.Handle("GET /metrics", metrics) // in production: on an address that only Prometheus can reach
+	mux.Handle("GET /metrics", metrics) // in production, serve them on an address that only Prometheus can reach
 	return mux
 }
 
@@ -104,7 +104,7 @@ func say(text string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, text) })
 }
 
-// userKey is where authenticate stores the user in a request's context.
+// userKey is the key under which authenticate stores the user in a request's context.
 type userKey struct{}
 
 // authenticate accepts any password.
@@ -138,7 +138,7 @@ func challenge(w http.ResponseWriter) {
 // issued reports whether an API key is one that this service has issued.
 func issued(key string) bool { return key == "demo-key-1" || key == "demo-key-2" }
 
-// What follows is not about limits: flags, the connection to Redis, start and stop.
+// The rest is not about limits: flags, the connection to Redis, start and stop.
 
 // start reads the flags, connects to Redis and listens.
 func start() (redis.UniversalClient, net.Listener) {
@@ -171,7 +171,7 @@ func connect(redisURL string) (rdb redis.UniversalClient) {
 			log.Fatal("-redis is needed in a 32-bit program: the embedded Redis (miniredis) cuts times to 32 bits there")
 		}
 		embedded := must(miniredis.Run())
-		embedded.ClockTTL(true) // keys expire
+		embedded.ClockTTL(true) // lets keys expire
 		redisURL = "redis://" + embedded.Addr()
 		fmt.Println("No -redis given: using an embedded Redis (miniredis) in this process. Its counts end with it.")
 	}
@@ -199,7 +199,7 @@ func connect(redisURL string) (rdb redis.UniversalClient) {
 	return rdb
 }
 
-// must returns what has to do with Redis, or ends the program.
+// must returns v, or ends the program with err, which is about -redis.
 func must[T any](v T, err error) T {
 	if err != nil {
 		log.Fatal("-redis: ", err)

@@ -28,14 +28,14 @@ import (
 )
 
 const (
-	requireEnv    = "REDISLIMIT_REQUIRE_PROMETHEUS" // fails without Prometheus
+	requireEnv    = "REDISLIMIT_REQUIRE_PROMETHEUS" // if set, the tests fail without Prometheus, instead of being skipped
 	rulesFile     = "../../docs/prometheus/rules.yml"
 	rulesTestFile = "../../docs/prometheus/rules_test.yml"
 	dashboardFile = "../../docs/grafana/dashboard.json"
-	patience      = time.Minute // for each thing that the test waits for
+	patience      = time.Minute // how long each wait of the test takes at most
 )
 
-// TestRules runs the unit tests of the rules, in which each alert fires.
+// TestRules runs promtool's unit tests of the rules, and checks that every alert fires in them and is in docs/metrics.md.
 func TestRules(t *testing.T) {
 	t.Parallel()
 	promtool := binary(t, "promtool")
@@ -48,23 +48,23 @@ func TestRules(t *testing.T) {
 	alerts := regexp.MustCompile(`alert: (\w+)`).FindAllStringSubmatch(rules, -1)
 	for _, alert := range alerts {
 		if !strings.Contains(tests, `alertname="`+alert[1]+`"`) {
-			t.Errorf("%s does not fire in %s", alert[1], rulesTestFile)
+			t.Errorf("the alert %s does not fire in %s, want a test of it", alert[1], rulesTestFile)
 		}
 		if !strings.Contains(document, "`"+alert[1]+"`") {
-			t.Errorf("%s is not in docs/metrics.md", alert[1])
+			t.Errorf("the alert %s is not in docs/metrics.md", alert[1])
 		}
 	}
 	if len(alerts) == 0 {
-		t.Error("no alert found")
+		t.Error("no alert found in the rules")
 	}
 }
 
-// TestPrometheus has a real Prometheus scrape the example, on a real Redis that is
-// healthy, slow, and paused. Each alert fires when it should, and each query of the
-// dashboard has a result.
+// TestPrometheus lets a real Prometheus scrape the example, while its Redis is
+// healthy, slow, and paused. Each alert must fire when it should, and each query of the
+// dashboard must have a result.
 //
-// The rules are those of docs, in time-lapse: a minute is a second, and the minutes for
-// which an alert waits are tenths of a second.
+// The rules are those in docs/prometheus, in time-lapse: a minute becomes a second, and the minutes for
+// which an alert waits become tenths of a second.
 func TestPrometheus(t *testing.T) {
 	t.Parallel()
 	program := binary(t, "prometheus")
@@ -73,7 +73,7 @@ func TestPrometheus(t *testing.T) {
 	p := startPrometheus(t, program, load.app)
 	panels := readDashboard(t)
 
-	// Some requests are denied, fewer than an alert is about.
+	// Some requests are denied, but too few for an alert.
 	unhealthy := []string{"Alerts", "Failures of Redis", "Requests without a decision", "Slots lost"}
 	misuse := []string{"Share without the key", "Not sent in time", "Bans that begin", "Denied because banned", "Given up and cancelled"}
 	p.wantPanels(panels, func(title string) bool { return !slices.Contains(unhealthy, title) && !slices.Contains(misuse, title) })
@@ -106,8 +106,8 @@ func TestPrometheus(t *testing.T) {
 
 	fired := map[string][]string{}
 	for outages := 0; fired["RateLimiterRedisFlaps"] == nil || fired["RateLimiterRedisFailures"] == nil; outages++ {
-		if outages == 10 { // on a busy machine they are long, and so few at a time
-			t.Fatalf("after 10 more outages only these alerts fired: %v", fired)
+		if outages == 10 { // on a busy machine the outages are long, so that few of them are within the range of a rule
+			t.Fatalf("after 10 more outages, only the alerts %v fired, want RateLimiterRedisFlaps and RateLimiterRedisFailures", fired)
 		}
 		redis.Pause()
 		p.wantResult(`redislimit_fallback_active{redislimit_limiter_name="demo-user"} == 1`)
@@ -121,6 +121,7 @@ func TestPrometheus(t *testing.T) {
 	}
 }
 
+// binary returns the path of a program. If the machine does not have it, the test is skipped, or fails if requireEnv is set.
 func binary(t *testing.T, name string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)
@@ -143,12 +144,12 @@ func read(t *testing.T, name string) string {
 	return string(text)
 }
 
-// A load is the example, with requests to it, and limiters that it does not have.
+// A load sends requests to the example, and uses limiters that the example does not have.
 type load struct {
 	t       *testing.T
 	redis   *redistest.Instance
 	app     *httptest.Server
-	misused atomic.Bool // requests without keys, and many from one user
+	misused atomic.Bool // whether requests come without keys, and many from one user
 }
 
 func startLoad(t *testing.T, server *redistest.Instance) *load {
@@ -188,12 +189,12 @@ func startLoad(t *testing.T, server *redistest.Instance) *load {
 			time.Sleep(50 * time.Millisecond)
 		}
 	})
-	for range 8 { // some of them wait for Redis, at most as long as the timeout
+	for range 8 { // some of the workers wait for Redis, at most for the timeout
 		running.Go(func() {
 			for n := range work {
 				l.request(ctx, n)
 				_, _ = failClosed.Allow(ctx, "anything")
-				if l.misused.Load() { // an overload takes more than this machine has
+				if l.misused.Load() { // a real overload needs more than this machine can send
 					inside.Core.Emit(ctx, failClosed, core.Event{Kind: core.EventOverload, Cost: 1})
 				}
 				_, _ = leased.Allow(ctx, "anything")
@@ -201,20 +202,20 @@ func startLoad(t *testing.T, server *redistest.Instance) *load {
 			}
 		})
 	}
-	running.Go(func() { // work that takes as long as the test
+	running.Go(func() { // the work takes as long as the test
 		r, err := slots.Acquire(ctx, "work", 1)
 		if err != nil || !r.Allowed {
-			t.Errorf("no slot: %v, %v", r, err)
+			t.Errorf("Acquire: got %v, %v; want a slot", r, err)
 			return
 		}
 		<-ctx.Done()
-		_ = r.Release(ctx) // it was lost
+		_ = r.Release(ctx) // the slot was lost in the outage
 	})
 	return l
 }
 
-// banAndWait has a key of its own wait, and give back what it got. If it is misused, another key is banned, and a second
-// caller gives up.
+// banAndWait waits for a unit of a key that is not used otherwise, and gives the unit back. If the load is misused, it keeps the unit, so that
+// a second caller waits in vain, and it gets the key banned by another limiter.
 func (l *load) banAndWait(ctx context.Context, bans, waits *core.Limiter, key string) {
 	if r, err := waits.AcquireWait(ctx, key, 1); err == nil && !l.misused.Load() {
 		_ = r.Cancel(ctx)
@@ -236,8 +237,8 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// request makes the nth request: most are by a user of their own, one in ten by alice,
-// who is over her limit, and few are by address or key.
+// request makes the nth request. Most requests are by a user of their own, one in ten is by alice,
+// who exceeds her limit, and few are by address or key.
 func (l *load) request(ctx context.Context, n int) {
 	user := fmt.Sprint("user", n)
 	switch {
@@ -257,7 +258,7 @@ func (l *load) request(ctx context.Context, n int) {
 func (l *load) get(ctx context.Context, path, user, key string) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, l.app.URL+path, http.NoBody)
 	if err != nil {
-		l.t.Error(err)
+		l.t.Errorf("making a request: %v", err)
 		return
 	}
 	if user != "" {
@@ -269,11 +270,11 @@ func (l *load) get(ctx context.Context, path, user, key string) {
 	case err == nil:
 		_ = resp.Body.Close()
 	case !errors.Is(err, context.Canceled):
-		l.t.Error(err)
+		l.t.Errorf("a request failed: %v", err)
 	}
 }
 
-// slowRedis delays most calls by up to 300 ms, until stop is called.
+// slowRedis delays most calls to Redis by up to 300 ms, until stop is called.
 func (l *load) slowRedis() (stop func()) {
 	ctx, cancel := context.WithCancel(l.t.Context())
 	rdb := l.redis.Client(l.t)
@@ -296,7 +297,7 @@ type monitor struct {
 	url string
 }
 
-// startPrometheus starts a Prometheus with the rules in time-lapse.
+// startPrometheus starts a Prometheus that scrapes app, with the rules in time-lapse.
 func startPrometheus(t *testing.T, program string, app *httptest.Server) *monitor {
 	t.Helper()
 	dir := t.TempDir()
@@ -322,7 +323,7 @@ scrape_configs: [{job_name: demo, static_configs: [{targets: [%q]}]}]
 	if err != nil {
 		t.Fatal(err)
 	}
-	// It ends with the test, not with a context.
+	// Prometheus ends with the test, not with a context.
 	cmd := exec.Command(program, "--config.file="+filepath.Join(dir, "prometheus.yml"),
 		"--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+addr, "--log.level=warn")
 	cmd.Stdout, cmd.Stderr = log, log
@@ -356,13 +357,13 @@ func (p *monitor) until(what string, check func() error) {
 			return
 		}
 		if time.Since(begun) > patience {
-			p.t.Fatalf("%s: not after %v: %v", what, patience, err)
+			p.t.Fatalf("%s: not within %v: %v", what, patience, err)
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
 }
 
-// get gets the data of an answer of Prometheus's API.
+// get requests a path of Prometheus's API, and stores the data of the answer in data.
 func (p *monitor) get(path string, data any) error {
 	ctx, cancel := context.WithTimeout(p.t.Context(), 10*time.Second)
 	defer cancel()
@@ -388,7 +389,7 @@ func (p *monitor) get(path string, data any) error {
 	return json.Unmarshal(answer.Data, data)
 }
 
-// results returns how many series a query has that are numbers.
+// results returns how many series of a query have a number as their value.
 func (p *monitor) results(query string) (int, error) {
 	var data struct {
 		Result []struct {
@@ -407,6 +408,7 @@ func (p *monitor) results(query string) (int, error) {
 	return numbers, nil
 }
 
+// wantResult waits until a query has a result.
 func (p *monitor) wantResult(query string) {
 	p.t.Helper()
 	p.until(query, func() error {
@@ -418,8 +420,8 @@ func (p *monitor) wantResult(query string) {
 	})
 }
 
-// wantPanels waits until those queries of the dashboard have results whose titles are
-// expected to, and all others can be answered.
+// wantPanels waits until all queries of the dashboard can be answered, and those whose titles are expected
+// to have results have some.
 func (p *monitor) wantPanels(queries []query, expected func(title string) bool) {
 	p.t.Helper()
 	p.until("the dashboard", func() error {
@@ -467,7 +469,7 @@ func (p *monitor) alerts() (map[string][]string, error) {
 				}
 				for _, text := range alert.Annotations {
 					if strings.Contains(text, "<") { // <no value>, <error ...>
-						p.t.Errorf("%s says %q", rule.Name, text)
+						p.t.Errorf("the alert %s has the text %q, want no <no value> and no <error>", rule.Name, text)
 					}
 				}
 			}
@@ -476,17 +478,17 @@ func (p *monitor) alerts() (map[string][]string, error) {
 	return firing, nil
 }
 
-// wantNone checks that no alert fires. How fast Redis answers depends on this machine.
+// wantNone checks that no alert fires. RateLimiterSlow may fire, because it depends on the machine how fast Redis answers.
 func (p *monitor) wantNone() {
 	p.t.Helper()
 	firing, err := p.alerts()
 	delete(firing, "RateLimiterSlow")
 	if err != nil || len(firing) > 0 {
-		p.t.Errorf("while nothing is wrong these alerts fire: %v, %v", firing, err)
+		p.t.Errorf("while nothing is wrong, the alerts %v fire, error %v; want none", firing, err)
 	}
 }
 
-// wantAlerts waits until each alert fires for a limiter.
+// wantAlerts waits until each alert fires for its limiter.
 func (p *monitor) wantAlerts(want map[string]string) {
 	p.t.Helper()
 	p.until(fmt.Sprint("firing: ", slices.Sorted(maps.Keys(want))), func() error {
@@ -503,7 +505,7 @@ func (p *monitor) wantAlerts(want map[string]string) {
 	})
 }
 
-// wantEnd waits until an alert does not fire.
+// wantEnd waits until an alert no longer fires.
 func (p *monitor) wantEnd(alert string) {
 	p.t.Helper()
 	p.until("no longer firing: "+alert, func() error {
@@ -515,11 +517,11 @@ func (p *monitor) wantEnd(alert string) {
 	})
 }
 
-// A query is one of the dashboard's.
+// A query is one of the queries of the dashboard.
 type query struct{ title, expr string }
 
-// readDashboard returns the queries of the dashboard as Grafana would send them, with
-// the values of its variables.
+// readDashboard returns the queries of the dashboard as Grafana sends them, with
+// values for its variables.
 func readDashboard(t *testing.T) []query {
 	t.Helper()
 	var dashboard struct {
@@ -538,7 +540,7 @@ func readDashboard(t *testing.T) []query {
 		Templating struct {
 			List []struct {
 				Name  string `json:"name"`
-				Query any    `json:"query"` // of some variables an object, of others a string
+				Query any    `json:"query"` // an object or a string
 			} `json:"list"`
 		} `json:"templating"`
 	}
@@ -564,11 +566,11 @@ func readDashboard(t *testing.T) []query {
 	for i := range queries {
 		queries[i].expr = values.Replace(queries[i].expr)
 		if strings.Contains(queries[i].expr, "$") {
-			t.Errorf("%s: a variable without a value in %s", queries[i].title, queries[i].expr)
+			t.Errorf("%s: the query %s has a variable without a value", queries[i].title, queries[i].expr)
 		}
 	}
 	if len(queries) < 10 {
-		t.Fatalf("only %d queries found", len(queries))
+		t.Fatalf("%d queries found in the dashboard, want at least 10", len(queries))
 	}
 	return queries
 }

@@ -1,6 +1,6 @@
-// Command outgoing has two processes call the API of a partner, which allows 10 calls a second and bans who sends more.
-// They share that limit, and when the API denies one of them, both wait. It is one file, to be copied. Without -redis it
-// starts an embedded Redis, so that "go run ./_examples/outgoing" needs nothing else.
+// Command outgoing makes two processes call the API of a partner, which allows 10 calls per second and bans clients that send more.
+// The processes share that limit, and when the API denies a call of one of them, both wait. It is one file that you can copy. Without
+// -redis it starts an embedded Redis, so that "go run ./_examples/outgoing" needs nothing else.
 package main
 
 import (
@@ -26,13 +26,13 @@ import (
 	httplimit "github.com/redislimit/redislimit/nethttp"
 )
 
-// newClient returns the client of one process. It is all that a service needs.
+// newClient returns the HTTP client of one process. A service needs no more than this function.
 func newClient(rdb core.Client) *http.Client {
 	lim := core.MustNew(rdb, "partner",
-		core.TokenBucket(core.PerSecond(10), core.Burst(1)), // one each 100 ms, from all processes together
-		core.Ban(),                  // so that all processes wait when the partner says so
+		core.TokenBucket(core.PerSecond(10), core.Burst(1)), // one call every 100 ms, from all processes together
+		core.Ban(),                  // makes all processes wait when the partner denies a call
 		core.Timeout(5*time.Second)) // for busy laptops; the default is right for services
-	account := func(*http.Request) string { return "our-account" } // by which the partner counts
+	account := func(*http.Request) string { return "our-account" } // the partner counts by account
 	return &http.Client{Transport: httplimit.Transport(lim, account), Timeout: time.Minute}
 }
 
@@ -40,7 +40,7 @@ func main() {
 	log.SetFlags(0)
 	redisURL := flag.String("redis", "", "`URL` of Redis, such as redis://localhost:6379; default an embedded Redis")
 	process := flag.Int("process", 0, "which of the two processes this is; the program starts them itself")
-	partnerURL := flag.String("partner", "", "`URL` of the partner's API, for these")
+	partnerURL := flag.String("partner", "", "`URL` of the partner's API, for the two processes")
 	flag.Parse()
 	if flag.NArg() > 0 {
 		log.Fatalf("%q is not a flag; -help lists the flags", flag.Arg(0))
@@ -50,7 +50,7 @@ func main() {
 		if err != nil {
 			log.Fatal(err)
 		}
-		embedded.ClockTTL(true) // keys expire
+		embedded.ClockTTL(true) // lets keys expire
 		*redisURL = "redis://" + embedded.Addr()
 	}
 	opt, err := redis.ParseURL(*redisURL)
@@ -98,7 +98,7 @@ func call(client *http.Client, url string) (status int) {
 	return response.StatusCode
 }
 
-// show has the partner deny a call, and then starts the processes.
+// show makes a call that the partner denies, and then starts the processes.
 func show(client *http.Client, redisURL string) {
 	program, err := os.Executable()
 	if err != nil {
@@ -123,8 +123,8 @@ func show(client *http.Client, redisURL string) {
 	fmt.Printf("the partner: %d calls served, 1 denied, and %d after that one\n", served.Load(), denied.Load()-1)
 }
 
-// newPartner returns the API of the partner, which is none of our code: it bans who sends too much, and has just banned us,
-// because somebody else has used our account up.
+// newPartner returns the API of the partner, which stands for a service of somebody else. It bans clients that send too much, and has just
+// banned our account, because another user of the account has used it up.
 func newPartner(served, denied *atomic.Int64) http.Handler {
 	lim := core.MustNewMemory("partner", core.TokenBucket(core.PerSecond(10)), core.Ban(20*time.Second),
 		core.Observe(func(_ context.Context, e core.Event) {

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// An answer is a response kept in memory. The simulated traffic gets it: its requests
+// An answer is a response that is kept in memory. The simulated traffic gets such responses: its requests
 // do not use the network.
 type answer struct {
 	status int
@@ -27,7 +27,7 @@ func (a *answer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// lines returns the header lines as sent over a network, sorted by name.
+// lines returns the header lines as they are sent over a network, sorted by name.
 func (a *answer) lines() []string {
 	var lines []string
 	for name, values := range a.header {

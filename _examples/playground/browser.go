@@ -6,8 +6,8 @@ import (
 	"runtime"
 )
 
-// openBrowser opens url in the desktop's browser. If there is no desktop, the user can
-// still use the printed address.
+// openBrowser opens url in the browser of the desktop. If there is no desktop, the user can
+// still open the address that is printed.
 func openBrowser(url string) {
 	command := []string{"xdg-open", url}
 	switch runtime.GOOS {
@@ -16,7 +16,7 @@ func openBrowser(url string) {
 	case "windows":
 		command = []string{"rundll32", "url.dll,FileProtocolHandler", url}
 	}
-	cmd := exec.CommandContext(context.Background(), command[0], command[1:]...) // our own address
+	cmd := exec.CommandContext(context.Background(), command[0], command[1:]...) // url is an address of this program
 	if err := cmd.Start(); err != nil {
 		say(err)
 		return

@@ -14,7 +14,7 @@ import (
 //go:embed program.go.tmpl
 var programText string
 
-// expression returns the limit in Go.
+// expression returns the limit as a Go expression.
 func (n numbers) expression() string {
 	if n.variant.Kind.Slots {
 		return fmt.Sprintf("core.%s(%d)", limits.Constructor(n.variant.Kind), n.rate)
@@ -29,7 +29,7 @@ func (n numbers) expression() string {
 	return fmt.Sprintf("core.%s(%s)", limits.Constructor(n.variant.Kind), strings.Join(arguments, ", "))
 }
 
-// lines returns the limits of a plan and its option in Go.
+// lines returns the limits of a plan, and its option, as Go expressions.
 func (p plan) lines() []string {
 	var lines []string
 	for _, n := range p.limits {
@@ -41,21 +41,21 @@ func (p plan) lines() []string {
 	return lines
 }
 
-// program returns a program that has the limits of a plan.
+// program returns a Go program that uses the limits of a plan.
 func (p plan) program() string {
 	var b strings.Builder
 	t := template.Must(template.New("program").Parse(programText))
 	lines := p.lines()
 	values := map[string]any{"Lines": lines, "Memory": p.memory, "Timed": strings.Contains(strings.Join(lines, ""), "time.")}
-	if p.cost > 1 { // else it is the default
+	if p.cost > 1 { // otherwise the default applies
 		values["Cost"] = p.cost
 	}
 	if err := t.Execute(&b, values); err != nil {
-		panic(err) // not reached: the template is tested
+		panic(err) // not reached, because the template is tested
 	}
 	formatted, err := format.Source([]byte(b.String()))
 	if err != nil {
-		panic(err) // nor this
+		panic(err) // not reached either
 	}
 	return string(formatted)
 }

@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// period is the period of every limit: short enough to see two of them in ten seconds.
+// period is the period of every limit. It is so short that two periods can be watched in ten seconds.
 const period = 5 * time.Second
 
-// The bounds of what the controls of the page may set. The sliders have the same.
+// These are the bounds of the values that the controls of the page may set. The sliders have the same bounds.
 const (
 	minRate, maxRate       = 2, 40
 	minBurst, maxBurst     = 1, 20
@@ -23,20 +23,21 @@ const (
 	minCost, maxCost       = 1, 5
 )
 
-// A config is the values of the page's controls.
+// A config contains the values of the page's controls.
 type config struct {
 	Rate    int64 `json:"rate"`    // units per period, for all algorithms
 	Burst   int64 `json:"burst"`   // capacity of the three buckets
 	Traffic int64 `json:"traffic"` // requests per period; see shape
 	Cost    int64 `json:"cost"`    // units per request
 	Shape   shape `json:"shape"`
-	Ban     bool  `json:"ban"` // who is denied by an algorithm, for 6 s and then 12 s
+	Ban     bool  `json:"ban"` // whether a client that an algorithm denies is banned, for 6 s and then 12 s
 }
 
+// defaults returns the configuration of a page whose address sets nothing.
 func defaults() config { return config{Rate: 10, Burst: 10, Traffic: 15, Cost: 1, Shape: boundary} }
 
-// configOf returns the configuration in the query of a page's address, where what is
-// not given has its default.
+// configOf returns the configuration in the query of a page's address. Values that are
+// missing have their defaults.
 func configOf(query url.Values) (config, error) {
 	c := defaults()
 	for name, value := range map[string]*int64{"rate": &c.Rate, "burst": &c.Burst, "traffic": &c.Traffic, "cost": &c.Cost} {
@@ -55,7 +56,7 @@ func configOf(query url.Values) (config, error) {
 	return c, c.validate()
 }
 
-// readConfig reads the changes that a page makes to c.
+// readConfig returns c with the changes that a page sends as JSON.
 func readConfig(r io.Reader, c config) (config, error) {
 	decoder := json.NewDecoder(r)
 	decoder.DisallowUnknownFields()

@@ -6,6 +6,7 @@ import (
 	"testing"
 )
 
+// TestReadConfig checks which changes are accepted, and the errors for others.
 func TestReadConfig(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ body, wrong string }{
@@ -26,21 +27,21 @@ func TestReadConfig(t *testing.T) {
 		c, err := readConfig(strings.NewReader(test.body), defaults())
 		switch {
 		case test.wrong == "" && err != nil:
-			t.Errorf("%s: %v", test.body, err)
+			t.Errorf("%s: got error %v, want none", test.body, err)
 		case test.wrong == "":
 			if err := c.validate(); err != nil {
-				t.Errorf("%s: %v", test.body, err)
+				t.Errorf("%s: the accepted configuration is not valid: %v", test.body, err)
 			}
 		case err == nil || !strings.Contains(err.Error(), test.wrong):
-			t.Errorf("%s: %v, want %q", test.body, err, test.wrong)
+			t.Errorf("%s: got error %v, want one that contains %q", test.body, err, test.wrong)
 		}
 	}
 	if c, err := readConfig(strings.NewReader(`{"rate":20}`), defaults()); err != nil || c.Rate != 20 || c.Traffic != defaults().Traffic {
-		t.Errorf("a part: %+v, %v", c, err)
+		t.Errorf("a change of the rate alone: got %+v, %v; want the rate 20, and other values unchanged", c, err)
 	}
 }
 
-// TestPageHasTheSameBounds compares the sliders with what the server accepts.
+// TestPageHasTheSameBounds compares the controls of the page with the values that the server accepts.
 func TestPageHasTheSameBounds(t *testing.T) {
 	t.Parallel()
 	page, err := web.ReadFile("web/index.html")
@@ -50,7 +51,7 @@ func TestPageHasTheSameBounds(t *testing.T) {
 	d := defaults()
 	for _, s := range shapes() {
 		if !strings.Contains(string(page), fmt.Sprintf(`name="shape" value="%s"`, s)) {
-			t.Errorf("the page lacks %s", s)
+			t.Errorf("the page has no control for the shape %s", s)
 		}
 	}
 	for _, want := range []string{
@@ -61,7 +62,7 @@ func TestPageHasTheSameBounds(t *testing.T) {
 		fmt.Sprintf(`value="%s" checked`, d.Shape),
 	} {
 		if !strings.Contains(string(page), want) {
-			t.Errorf("the page lacks %s", want)
+			t.Errorf("the page does not contain %s", want)
 		}
 	}
 }

@@ -7,40 +7,40 @@ import (
 	"time"
 )
 
-// An event is sent to the page. Its SSE name is that of the type, its data is JSON.
+// An event is sent to the page. Its SSE event name is the name of the type, and its data is JSON.
 type event interface{ name() string }
 
-// hello is the first event. It has the id of the page's session.
+// hello is the first event of a stream. It contains the id of the page's session.
 type hello struct {
 	ID     string  `json:"id"`
 	Period float64 `json:"period"` // ms
 	Config config  `json:"config"`
-	At     float64 `json:"at"` // by Redis's clock, like all instants: ms since the Unix epoch
+	At     float64 `json:"at"` // ms since the Unix epoch, by Redis's clock, like all times
 
 	Lanes []described `json:"lanes"` // in the order of the page
 }
 
-// described is what the page must know of a lane to draw it.
+// described contains the properties of a lane that the page needs to draw it.
 type described struct {
 	Name    string `json:"name"`
 	Group   string `json:"group"`
-	Bucket  bool   `json:"bucket"`  // its capacity is the burst
-	Delays  bool   `json:"delays"`  // it holds what it admits until its turn has come
-	Windows bool   `json:"windows"` // it counts in windows, which begin at multiples of the period
-	Slots   bool   `json:"slots"`   // what it admits is in flight until its work ends
-	Second  bool   `json:"second"`  // it has a second limit
+	Bucket  bool   `json:"bucket"`  // whether its capacity is the burst
+	Delays  bool   `json:"delays"`  // whether it holds admitted requests until their turn
+	Windows bool   `json:"windows"` // whether it counts in windows, which begin at multiples of the period
+	Slots   bool   `json:"slots"`   // whether an admitted request is in flight until its work ends
+	Second  bool   `json:"second"`  // whether it has a second limit
 	Members int    `json:"members"` // how many processes it shows; 0 for one
 }
 
-// changed reports a new configuration, and when it took effect.
+// changed reports a new configuration, and when it takes effect.
 type changed struct {
 	Config config            `json:"config"`
 	At     float64           `json:"at"`
 	Code   map[string]string `json:"code"` // a Go program with the limit, by lane
 }
 
-// An outage reports that Redis was "stopped" or "started" by the page, or that the
-// limiters have "noticed" it, or that it is "over" because Redis answers them again.
+// An outage reports that the page has "stopped" or "started" Redis, that the
+// limiters have "noticed" that Redis does not answer, or that the outage is "over" because Redis answers them again.
 type outage struct {
 	State string  `json:"state"`
 	At    float64 `json:"at"`
@@ -50,26 +50,26 @@ type outage struct {
 type decision struct {
 	Lane    string  `json:"lane"`
 	Client  string  `json:"client"`
-	By      string  `json:"by"` // "traffic" or "hand"
+	By      string  `json:"by"` // "traffic", or "hand" for a request that the user has sent
 	At      float64 `json:"at"`
 	Allowed bool    `json:"allowed"`
 	Delay   float64 `json:"delay"`  // ms
-	Used    float64 `json:"used"`   // units, including this request; -1 if nobody counts, or the client is banned
-	Also    float64 `json:"also"`   // how much of a second limit is used, from 0 to 1; like Used
-	Second  bool    `json:"second"` // that limit has denied it
-	Member  int     `json:"member"` // the process that has decided, from 1; 0 in lanes of one process
-	Banned  float64 `json:"banned"` // ms, how long still; 0 if the client is not banned
+	Used    float64 `json:"used"`   // units, including this request; -1 if nothing is counted, or the client is banned
+	Also    float64 `json:"also"`   // how much of a second limit is used, from 0 to 1; -1 as for Used
+	Second  bool    `json:"second"` // whether the second limit denied the request
+	Member  int     `json:"member"` // the process that decided, from 1; 0 in lanes of one process
+	Banned  float64 `json:"banned"` // ms until the ban ends; 0 if the client is not banned
 	Source  string  `json:"source"`
 }
 
-// counted reports how many decisions of a lane with leases were made since the last such
-// event, by who made them.
+// counted reports how many decisions of a lane with leases were made since the last event of this
+// type, by where they were made.
 type counted struct {
 	Lane   string  `json:"lane"`
 	At     float64 `json:"at"`
-	Leased int64   `json:"leased"` // this process, which has leased units
-	Redis  int64   `json:"redis"`
-	Other  int64   `json:"other"` // the outage policy
+	Leased int64   `json:"leased"` // in this process, from leased units
+	Redis  int64   `json:"redis"`  // by Redis
+	Other  int64   `json:"other"`  // by the outage policy
 }
 
 // A response is the response to one request of the traffic.
@@ -82,14 +82,14 @@ type response struct {
 	Body   string   `json:"body"`
 }
 
-// levels reports how much of each limit is used, also between decisions.
+// levels reports how much of each limit is used by a client, also between decisions.
 type levels struct {
 	Client string           `json:"client"`
 	Levels map[string]level `json:"levels"` // by lane
 }
 
-// A level is how much of a limit was used at an instant, in units, or for how long a ban
-// goes on; like those of a decision.
+// A level says how much of a limit was used at an instant, and how long a ban
+// lasts, in the units of a decision.
 type level struct {
 	At     float64 `json:"at"`
 	Used   float64 `json:"used"`
@@ -105,10 +105,10 @@ func (response) name() string { return "response" }
 func (levels) name() string   { return "levels" }
 func (counted) name() string  { return "counted" }
 
-// pageTimeout is how long a page may take to read the events.
+// pageTimeout is how long a page may take to read events.
 const pageTimeout = 10 * time.Second
 
-// send writes events to a page until done is closed or the page does not read.
+// send writes events to a page until done is closed or the page does not read them in time.
 func send(w http.ResponseWriter, events <-chan event, done <-chan struct{}) error {
 	header := w.Header()
 	header.Set("Content-Type", "text/event-stream; charset=utf-8")
@@ -122,7 +122,7 @@ func send(w http.ResponseWriter, events <-chan event, done <-chan struct{}) erro
 		case e := <-events:
 			writeEvent(&buf, e)
 		}
-		for range len(events) { // the events that are waiting, in the same packet
+		for range len(events) { // the events that are already waiting are sent in the same packet
 			writeEvent(&buf, <-events)
 		}
 		if err := out.SetWriteDeadline(time.Now().Add(pageTimeout)); err != nil {
@@ -137,12 +137,12 @@ func send(w http.ResponseWriter, events <-chan event, done <-chan struct{}) erro
 	}
 }
 
-// writeEvent writes one event. The JSON has no line breaks, so it fits into one data
+// writeEvent writes one event. The JSON contains no line breaks, so it fits into one data
 // line.
 func writeEvent(buf *bytes.Buffer, e event) {
 	data, err := json.Marshal(e)
 	if err != nil {
-		panic(err) // not reached: strings and finite numbers
+		panic(err) // not reached: events contain only strings and finite numbers
 	}
 	buf.WriteString("event: " + e.name() + "\ndata: ")
 	buf.Write(data)

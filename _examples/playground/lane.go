@@ -18,7 +18,7 @@ import (
 // clientHeader is the header that names the client of a request.
 const clientHeader = "X-Client"
 
-// The groups of lanes. The page has a section for each.
+// These are the groups of lanes. The page has a section for each group.
 const (
 	algorithms = "algorithms"
 	processes  = "processes"
@@ -27,17 +27,17 @@ const (
 )
 
 const (
-	oneRedis = "one_redis" // the lane of processes over one Redis
+	oneRedis = "one_redis" // the lane of processes that share one Redis
 
 	members = 3           // how many processes there are
-	work    = time.Second // how long a request is in flight, where that is limited
+	work    = time.Second // how long a request is in flight, in the lane that limits requests in flight
 )
 
-// numbers are those of a limit.
+// numbers contains the numbers of a limit.
 type numbers struct {
 	variant limits.Variant
 	rate    int64 // units per period
-	burst   int64 // of a bucket
+	burst   int64 // the capacity of a bucket
 	period  time.Duration
 }
 
@@ -45,8 +45,8 @@ func (n numbers) limit() core.Limit {
 	return n.variant.With(core.Per(n.rate, n.period), limits.Settings{Burst: n.burst})
 }
 
-// used returns how much of the limit is used, in units; -1 if nobody says. For a bucket
-// it has a fraction, so that its curve falls smoothly.
+// used returns how much of the limit is used, in units, or -1 if that is not known. For a bucket,
+// the result has a fraction, so that the curve falls smoothly.
 func (n numbers) used(r core.Result) float64 {
 	if r.Limit == 0 || r.Banned {
 		return -1
@@ -57,24 +57,24 @@ func (n numbers) used(r core.Result) float64 {
 	return float64(r.Limit - r.Remaining)
 }
 
-// A plan says what the limiter of a lane is made of.
+// A plan describes the limiter of a lane.
 type plan struct {
-	name   string // of the lane: that of its algorithm, of its option, or of what it shows
+	name   string // the name of the lane, after its algorithm, its option, or what it shows
 	group  string
-	limits []numbers // the first is drawn
-	cost   int64     // of a request that it answers, in units
+	limits []numbers // the first one is drawn
+	cost   int64     // the cost of a request that the lane answers, in units
 	code   string    // the option in Go, if it has one
 	option core.Option
-	member int  // in which process it is, from 1; 0 in lanes of one process
-	memory bool // each process counts by itself
+	member int  // the process to which the lane belongs, from 1; 0 in lanes of one process
+	memory bool // whether each process counts in its own memory
 }
 
 func (p plan) kind() *algorithm.Kind { return p.limits[0].variant.Kind }
 
-// answers reports whether the lane has requests of the page's own, and shows their responses.
+// answers reports whether the lane answers requests of the page's traffic, and shows its responses.
 func (p plan) answers() bool { return p.group == algorithms || p.group == policies }
 
-// plans returns a plan for each algorithm and one for two limits, one for each process with Redis and without, one
+// plans returns a plan for each algorithm and one for two limits, a plan for each process with Redis and another without Redis, a plan
 // for each outage policy, and one with leases.
 func plans(c config) []plan {
 	bucket := numbers{limits.Named(algorithm.TokenBucket.Name), c.Rate, c.Burst, period}
@@ -88,7 +88,7 @@ func plans(c config) []plan {
 	for i := range all {
 		p := &all[i]
 		p.group, p.cost = algorithms, c.Cost
-		if c.Ban && !p.kind().Slots { // which bans nobody
+		if c.Ban && !p.kind().Slots { // InFlight bans no client
 			p.code, p.option = "core.Ban(6*time.Second, 12*time.Second)", core.Ban(6*time.Second, 12*time.Second)
 		}
 	}
@@ -98,7 +98,7 @@ func plans(c config) []plan {
 			plan{name: "by_itself", group: processes, member: n + 1, limits: []numbers{log}, memory: true})
 	}
 	small, hot := bucket, bucket
-	small.burst = 2 // the limit shows soon after the policy has begun to decide
+	small.burst = 2 // the limit is reached soon after the policy has begun to decide
 	hot.rate, hot.burst = 2*hotTraffic, 2*hotTraffic
 	return append(all,
 		plan{name: "fail_local", group: policies, cost: 1, limits: []numbers{small}, code: "core.FailLocal()", option: core.FailLocal()},
@@ -108,27 +108,27 @@ func plans(c config) []plan {
 	)
 }
 
-// A lane is one limiter, with a handler that it limits. The page draws one chart for
-// each name of a lane.
+// A lane is a limiter and a handler that it limits. The page draws one chart for
+// all lanes with the same name.
 type lane struct {
 	plan
 
 	limiter *core.Limiter
 	handler http.Handler
-	clock   func() time.Time // Redis's
-	counter counter          // of leases
+	clock   func() time.Time // returns the time of Redis's clock
+	counter counter          // counts the decisions of a lane with leases
 }
 
-// newLanes makes the lanes of the session called id. When c changes, the new lanes
-// keep the counts of the old ones: they are the same limits with other numbers.
-// observe is called for every decision; all limiters have the options.
+// newLanes makes the lanes of the session called id. If c differs from the configuration of earlier lanes, the new lanes
+// keep their counts, because the limits have the same names.
+// observe is called for every decision. All limiters have the options.
 func newLanes(b *backend, id string, c config, clock func() time.Time, observe func(hit, decision), options ...core.Option) ([]*lane, error) {
 	var lanes []*lane
 	for _, p := range plans(c) {
 		l := &lane{plan: p, clock: clock}
 		all := append([]core.Option{
 			core.Prefix("play:" + id), core.Timeout(b.timeout), l.watch(observe),
-			core.Logger(slog.New(slog.DiscardHandler)), // the page shows outages; it makes many
+			core.Logger(slog.New(slog.DiscardHandler)), // the page causes many outages, and shows them
 		}, options...)
 		if p.option != nil {
 			all = append(all, p.option)
@@ -155,7 +155,7 @@ func newLanes(b *backend, id string, c config, clock func() time.Time, observe f
 	return lanes, nil
 }
 
-// watch returns the option that has observe called for every decision.
+// watch returns an option that makes the limiter call observe for every decision.
 func (l *lane) watch(observe func(hit, decision)) core.Option {
 	return core.Observe(func(ctx context.Context, e core.Event) {
 		if l.group == leases {
@@ -184,6 +184,7 @@ func (l *lane) described() described {
 	return d
 }
 
+// serveAdmitted is the handler that the lane limits.
 func (l *lane) serveAdmitted(w http.ResponseWriter, r *http.Request) {
 	if l.kind().Slots {
 		sleep(r.Context(), work)
@@ -192,6 +193,7 @@ func (l *lane) serveAdmitted(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write([]byte("served\n"))
 }
 
+// clientKey is the key function of the lanes.
 func clientKey(r *http.Request) (string, error) {
 	if client := r.Header.Get(clientHeader); client != "" {
 		return keyOf(client), nil
@@ -201,19 +203,19 @@ func clientKey(r *http.Request) (string, error) {
 
 func keyOf(client string) string { return "client:" + client }
 
-// A hit is what the page shows of a request besides the decision.
+// A hit contains what the page shows of a request besides the decision.
 type hit struct {
 	client string
-	by     string // "traffic" or "hand"
+	by     string // "traffic", or "hand" for a request that the user has sent
 }
 
-// hitKey is the key of the hit in a request's context.
+// hitKey is the key under which a request's context stores the hit.
 type hitKey struct{}
 
 func withHit(ctx context.Context, h hit) context.Context { return context.WithValue(ctx, hitKey{}, h) }
 
 // serve sends a request of the traffic through the lane's handler. It returns when the
-// request is answered; with a leaky bucket that is when its turn has come.
+// request has been answered; with a leaky bucket, that is when its turn has come.
 func (l *lane) serve(ctx context.Context, h hit) *answer {
 	r := (&http.Request{Method: http.MethodPost, Header: http.Header{}, Body: http.NoBody}).WithContext(withHit(ctx, h))
 	r.Header.Set(clientHeader, h.client)
@@ -222,14 +224,14 @@ func (l *lane) serve(ctx context.Context, h hit) *answer {
 	return a
 }
 
-// answer is serve, and returns what the page shows of the answer.
+// answer is like serve, and returns the part of the answer that the page shows.
 func (l *lane) answer(ctx context.Context, h hit) response {
 	a := l.serve(ctx, h)
 	return response{l.name, h.client, h.by, a.status, a.lines(), string(a.body)}
 }
 
-// used returns how much of the first limit is used, in units, and of the second, if there is one, as a share of it; -1 if
-// nobody says.
+// used returns how much of the first limit is used, in units, and which part of the second limit, if there is one. A result is -1 if it
+// is not known.
 func (l *lane) used(r core.Result) (used, also float64) {
 	i := 0
 	for each := range r.All() {
@@ -261,17 +263,17 @@ func (l *lane) decision(h hit, e core.Event) decision {
 		Source:  r.Source.String(),
 	}
 	if e.Err != nil || !byRedis(r) {
-		d.At = millis(l.clock()) // Redis has not said what time it is
+		d.At = millis(l.clock()) // there is no reply with the time of Redis
 	}
 	return d
 }
 
-// byRedis reports whether a Result is Redis's, perhaps of before.
+// byRedis reports whether a Result is a decision of Redis, perhaps an earlier one that the deny cache repeats.
 func byRedis(r core.Result) bool {
 	return r.Source == core.SourceRedis || r.Source == core.SourceDenyCache
 }
 
-// banned returns how long a key is banned, in milliseconds; 0 if it is not.
+// banned returns how long a key is still banned, in milliseconds; 0 if it is not banned.
 func banned(r core.Result) float64 {
 	if !r.Banned {
 		return 0
@@ -279,5 +281,5 @@ func banned(r core.Result) float64 {
 	return float64(r.RetryAfter) / float64(time.Millisecond)
 }
 
-// millis returns an instant as in JavaScript: milliseconds since the Unix epoch.
+// millis returns a time as JavaScript represents it: in milliseconds since the Unix epoch.
 func millis(t time.Time) float64 { return float64(t.UnixMicro()) / 1000 }

@@ -12,10 +12,10 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/mini"
 )
 
-// embeddedRedis starts the embedded Redis of the playground.
+// embeddedRedis starts a Redis like the embedded one of the playground, and returns a client.
 func embeddedRedis(t *testing.T) *redis.Client { return clientOf(t, mini.Redis(t)) }
 
-// backendOf returns a backend whose clients are all the same.
+// backendOf returns a backend that uses one client for everything.
 func backendOf(client *redis.Client) *backend {
 	b := &backend{client: client, timeout: time.Minute}
 	for i := range b.others {
@@ -31,7 +31,7 @@ func clientOf(t *testing.T, server *miniredis.Miniredis) *redis.Client {
 	return client
 }
 
-// TestAttackOnEachAlgorithm sends two attacks, with a simulated clock, and counts what
+// TestAttackOnEachAlgorithm sends two attacks, with a simulated clock, and counts how many requests
 // each algorithm admits within one period.
 func TestAttackOnEachAlgorithm(t *testing.T) {
 	t.Parallel()
@@ -43,7 +43,7 @@ func TestAttackOnEachAlgorithm(t *testing.T) {
 		if d.Allowed {
 			admitted[d.Lane] = append(admitted[d.Lane], now+time.Duration(d.Delay*float64(time.Millisecond)))
 		}
-	}, core.DenyCache(0)) // it would use the real clock
+	}, core.DenyCache(0)) // the deny cache would use the real clock
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,9 +54,9 @@ func TestAttackOnEachAlgorithm(t *testing.T) {
 			server.SetTime(start.Add(now))
 			for _, l := range streams(c, lanes)[algorithms].lanes {
 				if l.kind().Slots {
-					continue // its work takes real time
+					continue // the work of its requests takes real time
 				}
-				if l.kind().Delays { // its handler would hold the request in real time
+				if l.kind().Delays { // the handler would hold the request in real time
 					if r, err := l.limiter.Allow(t.Context(), keyOf(a.client)); err == nil && r.Allowed {
 						admitted[l.name] = append(admitted[l.name], now+r.Delay)
 					}
@@ -79,20 +79,21 @@ func TestAttackOnEachAlgorithm(t *testing.T) {
 	for _, l := range streams(c, lanes)[algorithms].lanes {
 		want, ok := bounds[l.name]
 		if !ok {
-			want = [2]int{10, 20} // no algorithm denies what is within its limit, or admits more than twice of it
+			want = [2]int{10, 20} // no algorithm denies requests within its limit, or admits more than twice the limit
 		}
 		if got := mostInAPeriod(admitted[l.name]); got < want[0] || got > want[1] {
-			t.Errorf("%s: %d admitted in one period, want %d to %d", l.name, got, want[0], want[1])
+			t.Errorf("%s: %d requests were admitted in one period, want %d to %d", l.name, got, want[0], want[1])
 		}
 	}
 	served := admitted["leaky_bucket"]
 	for i := 1; i < 10; i++ {
 		if gap := served[i] - served[i-1]; gap < 499*time.Millisecond || gap > 530*time.Millisecond {
-			t.Errorf("leaky bucket: request %d is served %v after the one before", i, gap)
+			t.Errorf("leaky bucket: request %d was served %v after the one before, want 499ms to 530ms", i, gap)
 		}
 	}
 }
 
+// mostInAPeriod returns the largest number of times that lie within one period.
 func mostInAPeriod(times []time.Duration) int {
 	slices.Sort(times)
 	most, first := 0, 0

@@ -7,16 +7,16 @@ import (
 	"github.com/redislimit/redislimit/core"
 )
 
-// hotTraffic is the traffic on the key that is leased: requests per period.
+// hotTraffic is how many requests per period use the key that is leased.
 const hotTraffic = 500
 
-// A counter counts the decisions of a lane whose requests are too many to show each.
+// A counter counts the decisions of a lane that has too many requests to show each of them.
 type counter struct {
 	mu   sync.Mutex
 	sums counted
 }
 
-// count counts a decision by who made it.
+// count counts a decision by where it was made.
 func (c *counter) count(e core.Event) {
 	if e.Kind != core.EventDecision {
 		return
@@ -33,7 +33,7 @@ func (c *counter) count(e core.Event) {
 	}
 }
 
-// take returns what was counted since the last call.
+// take returns the counts since the last call.
 func (c *counter) take() counted {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -42,7 +42,7 @@ func (c *counter) take() counted {
 	return sums
 }
 
-// decide has the lane decide on a request, without a handler.
+// decide lets the lane's limiter decide on a request, without the handler.
 func (l *lane) decide(ctx context.Context, client string) {
-	_, _ = l.limiter.Allow(ctx, keyOf(client)) // it is counted
+	_, _ = l.limiter.Allow(ctx, keyOf(client)) // the observer counts the decision
 }

@@ -12,8 +12,8 @@ var errCut = errors.New("redis is stopped for this page")
 // A dialer opens a connection.
 type dialer func(ctx context.Context, network, addr string) (net.Conn, error)
 
-// A link is the connections of a session to its Redis. When it is cut they break, and
-// no new ones are made: to this session's limiters Redis has stopped, and to no others.
+// A link contains the connections of a session to its Redis. When the link is cut, they break, and
+// no new ones are made: for the limiters of this session, Redis has stopped, but not for others.
 type link struct {
 	mu    sync.Mutex
 	cut   bool
@@ -29,7 +29,7 @@ type conn struct {
 
 func newLink() *link { return &link{conns: make(map[*conn]struct{})} }
 
-// through returns a dialer like dial whose connections are those of the link.
+// through returns a dialer like dial whose connections belong to the link.
 func (l *link) through(dial dialer) dialer {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		if l.isCut() {
@@ -41,7 +41,7 @@ func (l *link) through(dial dialer) dialer {
 		}
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		if l.cut { // meanwhile
+		if l.cut { // it was cut while dial ran
 			return nil, errors.Join(errCut, c.Close())
 		}
 		made := &conn{c, l}
@@ -56,14 +56,14 @@ func (l *link) isCut() bool {
 	return l.cut
 }
 
-// set cuts the link, or mends it.
+// set cuts the link, or repairs it.
 func (l *link) set(cut bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.cut = cut
 	if cut {
 		for c := range l.conns {
-			_ = c.Conn.Close() // its user sees the error
+			_ = c.Conn.Close() // the user of the connection gets an error
 		}
 	}
 }

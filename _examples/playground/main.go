@@ -1,5 +1,5 @@
 // Command playground shows on one page how the algorithms answer the same
-// traffic, live, from real limiters. Without -redis it starts an embedded Redis, so
+// traffic, live, with real limiters. Without -redis it starts an embedded Redis, so
 // that "go run ./_examples/playground" needs nothing else.
 package main
 
@@ -57,11 +57,11 @@ func main() {
 	}
 }
 
-// open connects to the Redis at a URL. It returns nil if that is empty: each page then has an
-// embedded Redis of its own, which it can stop.
+// open connects to the Redis at a URL. If the URL is empty, it returns nil: each page then has an
+// embedded Redis of its own, which the page can stop.
 func open(redisURL string) (client redis.UniversalClient) {
 	if redisURL == "" {
-		must(embedded.Start()).Close() // it can run here
+		must(embedded.Start()).Close() // checks that it can run here
 		fmt.Println("No -redis given: using an embedded Redis (miniredis) in this process. Its counts end with it.")
 		return nil
 	}
@@ -83,7 +83,7 @@ func open(redisURL string) (client redis.UniversalClient) {
 	return client
 }
 
-// must returns what has to do with Redis, or ends the program.
+// must returns v, or ends the program with err, which is about -redis.
 func must[T any](v T, err error) T {
 	if err != nil {
 		log.Fatal("-redis: ", err)
@@ -91,8 +91,8 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// serveUntilSignal serves until SIGINT or SIGTERM, and then lets requests in flight finish, but for the streams
-// and the requests that a leaky bucket holds: they would last too long.
+// serveUntilSignal serves until SIGINT or SIGTERM, and then lets requests in flight finish. It does not wait for streams and for
+// requests that a leaky bucket holds, because they would take too long.
 func serveUntilSignal(l net.Listener, handler http.Handler) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

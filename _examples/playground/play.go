@@ -6,17 +6,17 @@ import (
 	"time"
 )
 
-// A stream is traffic, and the lanes that get it.
+// A stream is traffic, and the lanes that receive it.
 type stream struct {
 	config
 
 	lanes []*lane
 }
 
-// streams returns the traffic of each group: for the algorithms that of the page's
-// controls, for each of the processes as much as the limit, for the outage policies a
-// steady one of twice the limit, so that each shows at once, and for leases one that
-// makes a key hot.
+// streams returns the traffic of each group. The algorithms receive the traffic of the page's
+// controls. Each process receives as many requests as the limit allows. The outage policies receive
+// twice the limit, evenly spread, so that denials show at once. The lane with leases receives enough
+// requests to make a key hot.
 func streams(c config, lanes []*lane) map[string]*stream {
 	all := map[string]*stream{
 		algorithms: {config: c},
@@ -30,14 +30,14 @@ func streams(c config, lanes []*lane) map[string]*stream {
 	return all
 }
 
-// A moment is a request of the traffic and its time.
+// A moment is a request of the traffic, and when it comes.
 type moment struct {
 	at     time.Time
 	client string
 }
 
-// traffic yields each request from an instant on, at its time, until ctx ends. start is
-// the beginning of its first window.
+// traffic yields each request that comes at from or later, when it comes, until ctx ends. start is
+// the beginning of the first window.
 func (c config) traffic(ctx context.Context, start, from time.Time, clock func() time.Time) iter.Seq[arrival] {
 	return func(yield func(arrival) bool) {
 		for n := int64(0); ; n++ {
@@ -59,8 +59,8 @@ func (c config) traffic(ctx context.Context, start, from time.Time, clock func()
 	}
 }
 
-// between returns the requests from an instant until another, of traffic whose first
-// window begins at start, as if it had always been there.
+// between returns the requests from one time until another, of traffic whose first
+// window begins at start, as if there had always been traffic.
 func (c config) between(from, until, start time.Time) []moment {
 	var list []moment
 	n := int64(from.Sub(start)/period) - 1
@@ -76,11 +76,11 @@ func (c config) between(from, until, start time.Time) []moment {
 }
 
 // firstWindow returns the beginning of the first window of traffic that begins at t. Windows
-// begin at multiples of the period since the Unix epoch, like those of an aligned
-// limit. If too little of a window is left for an attack, it begins in the next one.
+// begin at multiples of the period since the Unix epoch, like the windows of an aligned
+// limit. If too little of the current window is left for an attack, it returns the next one.
 func firstWindow(t time.Time) time.Time { return windowOf(t.Add(headStart)) }
 
-// windowOf returns the beginning of the window in which t lies.
+// windowOf returns the beginning of the window that contains t.
 func windowOf(t time.Time) time.Time {
 	return time.UnixMicro(t.UnixMicro() / period.Microseconds() * period.Microseconds())
 }

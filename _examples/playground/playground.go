@@ -13,18 +13,18 @@ import (
 )
 
 const (
-	maxSessions = 16   // pages open at once: each has limiters at work, and perhaps a Redis
-	maxBody     = 1024 // bytes of a configuration
+	maxSessions = 16   // how many pages may be open at once: each has running limiters, and perhaps a Redis
+	maxBody     = 1024 // how many bytes a configuration may have
 )
 
 // A playground serves the page, and has a session for each open page.
 type playground struct {
 	redis   redis.UniversalClient // nil: each page has an embedded Redis of its own
 	timeout time.Duration         // of each decision
-	hands   *core.Limiter         // limits the requests by hand of each page
+	hands   *core.Limiter         // limits how many requests the user of each page sends by hand
 
 	mu       sync.Mutex
-	pages    int // open, also those whose session is about to begin
+	pages    int // open pages, including those whose session is about to begin
 	sessions map[string]*session
 }
 
@@ -33,11 +33,11 @@ func newPlayground(client redis.UniversalClient) (*playground, error) {
 	if err != nil {
 		return nil, err
 	}
-	// On a busy laptop a slow reply must not be taken for an outage.
+	// The timeout is long, so that a slow reply on a busy laptop is not taken for an outage.
 	return &playground{redis: client, timeout: 5 * time.Second, hands: hands, sessions: make(map[string]*session)}, nil
 }
 
-// follow serves the event stream of a new session. The session ends with the stream.
+// follow serves the stream of events of a new session. The session ends with the stream.
 func (p *playground) follow(w http.ResponseWriter, r *http.Request) {
 	c, err := configOf(r.URL.Query())
 	if err != nil {
@@ -90,7 +90,7 @@ func (p *playground) adjust(w http.ResponseWriter, r *http.Request) {
 	}
 	select {
 	case s.change <- struct{}{}:
-	default: // an earlier change is still to be read
+	default: // an earlier change has not been read yet
 	}
 	w.WriteHeader(http.StatusNoContent)
 }
@@ -110,9 +110,9 @@ func (p *playground) stop(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// hit answers a request by hand with the lane of the path. The other lanes get
-// the same request, so that all still have the same traffic. Without a lane all
-// lanes get it, and hit does not wait for their responses.
+// hit answers a request by hand with the lane in the path. The other lanes receive
+// the same request, so that all lanes still have the same traffic. If the path has no lane, all
+// lanes receive the request, and hit does not wait for their responses.
 func (p *playground) hit(w http.ResponseWriter, r *http.Request) {
 	s := p.session(w, r.URL.Query().Get("session"))
 	if s == nil {
@@ -146,7 +146,7 @@ func (p *playground) hit(w http.ResponseWriter, r *http.Request) {
 	chosen.handler.ServeHTTP(w, r.WithContext(withHit(r.Context(), hit{client, "hand"})))
 }
 
-// session returns the open session called id. If there is none it answers with 404.
+// session returns the open session called id. If there is none, it answers with 404 and returns nil.
 func (p *playground) session(w http.ResponseWriter, id string) *session {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -157,7 +157,7 @@ func (p *playground) session(w http.ResponseWriter, id string) *session {
 	return s
 }
 
-// enter counts a page that opens. It returns false if there are too many.
+// enter counts a page that is being opened. It returns false if too many are open.
 func (p *playground) enter() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

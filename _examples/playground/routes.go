@@ -15,7 +15,7 @@ import (
 //go:embed web
 var web embed.FS
 
-// policy lets the page load only files of this server, and run no inline script.
+// policy allows the page to load only files of this server, and no inline scripts.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
@@ -36,13 +36,13 @@ func (p *playground) routes() http.Handler {
 	return http.NewCrossOriginProtection().Handler(mux)
 }
 
-// sameSite refuses what another site has a browser ask for, as [http.CrossOriginProtection] does, but GET, too: each
-// stream of events is a session, and a page of another site could take them all.
+// sameSite refuses requests that a page of another site makes a browser send. It is like [http.CrossOriginProtection], but also for GET: each
+// stream of events is a session, and a page of another site could take all sessions.
 func sameSite(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		asked := r.Clone(r.Context())
-		asked.Method = http.MethodPost
-		if err := http.NewCrossOriginProtection().Check(asked); err != nil {
+		posted := r.Clone(r.Context())
+		posted.Method = http.MethodPost
+		if err := http.NewCrossOriginProtection().Check(posted); err != nil {
 			http.Error(w, err.Error(), http.StatusForbidden)
 			return
 		}
@@ -50,13 +50,13 @@ func sameSite(next http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// noNames refuses requests for a host with a name that is not localhost, nor one of own: a site whose name is made to
-// resolve to this machine would be of the same origin (DNS rebinding).
+// noNames refuses requests whose host is a name other than localhost and the names in own. Otherwise a site could make its name
+// resolve to this machine, and would then have the same origin (DNS rebinding).
 func noNames(next http.Handler, own ...string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host, _, err := net.SplitHostPort(r.Host)
 		if err != nil {
-			host = strings.Trim(r.Host, "[]") // without a port
+			host = strings.Trim(r.Host, "[]") // the host has no port
 		}
 		if _, err := netip.ParseAddr(host); err != nil && host != "localhost" && !slices.Contains(own, host) {
 			http.Error(w, "The playground does not know this name of its host: open it by its address, or give the name in -addr.", http.StatusForbidden)
@@ -73,12 +73,12 @@ func protect(next http.Handler) http.Handler {
 		h.Set("Content-Security-Policy", policy)
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Referrer-Policy", "no-referrer")
-		h.Set("Cache-Control", "no-cache") // the next build has another page
+		h.Set("Cache-Control", "no-cache") // the page of the next build may differ
 		next.ServeHTTP(w, r)
 	})
 }
 
-// palette serves the colours that the page shares with the pictures of the documents.
+// palette serves the colors that the page shares with the pictures of the documents.
 func palette(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/css; charset=utf-8")
 	_, _ = w.Write([]byte(look.CSS))

@@ -13,22 +13,22 @@ import (
 )
 
 const (
-	queued    = 8192                   // events that may wait for a page
+	queued    = 8192                   // how many events may wait for a page
 	peekEvery = 200 * time.Millisecond // how often the levels are read
-	tooLate   = 250 * time.Millisecond // a request of the traffic that is later than this is left out
+	tooLate   = 250 * time.Millisecond // a request of the traffic that is late by more than this is left out
 )
 
 var errSlow = errors.New("the page reads events too slowly")
 
-// A session is the simulation behind one open page. It lives as long as the
+// A session is the simulation behind one open page. It ends with the
 // page's stream of events.
 type session struct {
 	id      string
 	backend *backend
-	clock   func() time.Time // Redis's
-	past    []event          // of the traffic before live
+	clock   func() time.Time // returns the time of Redis's clock
+	past    []event          // the events of the traffic before live
 	live    time.Time        // when the live traffic begins
-	start   time.Time        // the beginning of its first window
+	start   time.Time        // the beginning of the first window of the live traffic
 	events  chan event
 	hand    chan handHit
 	change  chan struct{}           // signals a new configuration
@@ -38,17 +38,17 @@ type session struct {
 	mu     sync.Mutex
 	config config
 	lanes  []*lane
-	away   bool // Redis does not answer the limiters
+	away   bool // whether the limiters have noticed that Redis does not answer
 }
 
-// A handHit is a request by hand, for all lanes but one, which serves it itself.
+// A handHit is a request by hand for all lanes except one, which answers the request itself.
 type handHit struct {
 	client string
-	but    *lane
+	but    *lane // the lane that answers the request itself, or nil
 }
 
-// newSession connects to a Redis like shared, or to an embedded one if that is nil. The
-// caller closes the session.
+// newSession connects to a Redis like shared, or, if shared is nil, to an embedded one. The
+// caller must close the session.
 func newSession(ctx context.Context, shared redis.UniversalClient, timeout time.Duration, c config, end context.CancelCauseFunc) (*session, error) {
 	s := &session{
 		id: rand.Text(), events: make(chan event, queued),
@@ -77,7 +77,7 @@ func newSession(ctx context.Context, shared redis.UniversalClient, timeout time.
 	return s, nil
 }
 
-// begin has the traffic begin now.
+// begin sets the beginning of the live traffic to the current time.
 func (s *session) begin() {
 	s.live = s.clock()
 	s.start = firstWindow(s.live)
@@ -89,8 +89,8 @@ func (s *session) close() {
 	s.backend.close()
 }
 
-// set makes the lanes of a configuration. The limiters have the same names as before,
-// so used units stay used.
+// set makes the lanes for a configuration. The limiters have the same names as before,
+// so units that were used stay used.
 func (s *session) set(c config) error {
 	lanes, err := newLanes(s.backend, s.id, c, s.clock, func(_ hit, d decision) { s.emit(d) }, core.Observe(s.watch))
 	if err != nil {
@@ -110,8 +110,8 @@ func (s *session) current() (config, []*lane) {
 	return s.config, s.lanes
 }
 
-// watch sends the page an event when the limiters notice that Redis has stopped, or that
-// it answers again. All of them notice at once, but for the processes, which have clients of their own.
+// watch sends an event to the page when the limiters notice that Redis has stopped, and when
+// it answers again. All limiters notice it at once, except those of the processes, which have clients of their own and are ignored.
 func (s *session) watch(_ context.Context, e core.Event) {
 	away := e.Kind == core.EventFallbackOn
 	if !away && e.Kind != core.EventFallbackOff || e.Limiter == oneRedis {
@@ -139,11 +139,11 @@ func (s *session) stop(stopped bool) {
 	if stopped {
 		state = "stopped"
 	}
-	s.emit(outage{state, millis(s.clock())}) // the page must not see the limiters notice it first
+	s.emit(outage{state, millis(s.clock())}) // first, so that the page does not receive "noticed" before
 	s.backend.link.set(stopped)
 }
 
-// emit sends an event to the page. It never blocks, because it is called during
+// emit sends an event to the page. It must not block, because it is called during
 // decisions.
 func (s *session) emit(e event) {
 	select {
@@ -153,7 +153,7 @@ func (s *session) emit(e event) {
 	}
 }
 
-// run plays until ctx ends, and returns when all goroutines of the session have ended.
+// run plays the traffic until ctx ends. It returns when all goroutines of the session have ended.
 func (s *session) run(ctx context.Context) error {
 	defer s.tasks.Wait()
 	defer s.end(nil)
@@ -161,7 +161,7 @@ func (s *session) run(ctx context.Context) error {
 	c, lanes := s.current()
 	start := hello{ID: s.id, Period: float64(period.Milliseconds()), Config: c, At: millis(s.clock())}
 	for _, l := range lanes {
-		if l.member <= 1 { // the processes of a lane are drawn together
+		if l.member <= 1 { // the processes are drawn in one chart
 			start.Lanes = append(start.Lanes, l.described())
 		}
 	}
@@ -185,7 +185,7 @@ func (s *session) run(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// report sends the page a configuration and the code of its limits.
+// report sends a configuration to the page, and the code of its limits.
 func (s *session) report(c config, lanes []*lane, since time.Time) {
 	e := changed{Config: c, At: millis(since), Code: make(map[string]string, len(lanes))}
 	for _, l := range lanes {
@@ -194,7 +194,7 @@ func (s *session) report(c config, lanes []*lane, since time.Time) {
 	s.emit(e)
 }
 
-// play plays the current configuration until it changes or ctx ends.
+// play plays the traffic of the current configuration until the configuration changes or ctx ends.
 func (s *session) play(ctx context.Context) {
 	c, lanes := s.current()
 	start, live := s.start, s.live
@@ -202,15 +202,15 @@ func (s *session) play(ctx context.Context) {
 	defer stop()
 	for group, t := range streams(c, lanes) {
 		s.tasks.Go(func() {
-			n := 0 // of requests to the processes
+			n := 0 // how many requests the processes have received
 			for a := range t.traffic(traffic, start, live, s.clock) {
 				switch group {
-				case leases: // one after the other: nearly all are made here
+				case leases: // one after the other, because nearly all decisions are made in this process
 					t.lanes[0].decide(ctx, a.client)
 				case processes:
 					turn := n
 					n++
-					s.tasks.Go(func() { askMember(withHit(ctx, hit{a.client, "traffic"}), t.lanes, turn, a.client) })
+					s.tasks.Go(func() { decideInTurn(withHit(ctx, hit{a.client, "traffic"}), t.lanes, turn, a.client) })
 				default:
 					s.send(ctx, hit{a.client, "traffic"}, t.lanes, nil)
 				}
@@ -229,7 +229,7 @@ func (s *session) play(ctx context.Context) {
 	}
 }
 
-// send sends a request to several lanes at the same time.
+// send sends a request to several lanes at the same time, except to the lane but.
 func (s *session) send(ctx context.Context, h hit, lanes []*lane, but *lane) {
 	for _, l := range lanes {
 		if !l.answers() || but != nil && l.name == but.name {
@@ -241,7 +241,7 @@ func (s *session) send(ctx context.Context, h hit, lanes []*lane, but *lane) {
 	}
 }
 
-// peek sends the levels of the lanes at regular times.
+// peek sends the levels of the lanes to the page at regular intervals.
 func (s *session) peek(ctx context.Context) {
 	tick := time.NewTicker(peekEvery)
 	defer tick.Stop()
@@ -265,12 +265,12 @@ func (s *session) peek(ctx context.Context) {
 	}
 }
 
-// levelsOf reads the levels of a client, where there is one: while Redis does not answer,
+// levelsOf reads the levels of a client in the lanes that have one. While Redis does not answer,
 // only FailLocal counts.
 func levelsOf(ctx context.Context, client string, lanes []*lane) levels {
 	e := levels{Client: client, Levels: make(map[string]level, len(lanes))}
 	for _, l := range lanes {
-		if l.group == leases { // it would ask Redis, which they need not
+		if l.group == leases { // Peek would call Redis, which leases avoid
 			continue
 		}
 		r, err := l.limiter.Peek(ctx, keyOf(client))
@@ -281,7 +281,7 @@ func levelsOf(ctx context.Context, client string, lanes []*lane) levels {
 		now.Used, now.Also = l.used(r)
 		if !byRedis(r) {
 			now.At = millis(l.clock())
-			if l.member > 1 { // each process has a count of its own
+			if l.member > 1 { // each process has a count of its own, and the chart shows the sum
 				now.Used += e.Levels[l.name].Used
 			}
 		}
@@ -290,7 +290,7 @@ func levelsOf(ctx context.Context, client string, lanes []*lane) levels {
 	return e
 }
 
-// pass passes a request by hand to the session. It returns false if too many wait.
+// pass passes a request by hand to the session. It returns false if too many such requests wait.
 func (s *session) pass(h handHit) bool {
 	select {
 	case s.hand <- h:

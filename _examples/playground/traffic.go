@@ -2,21 +2,21 @@ package main
 
 import "time"
 
-// A shape is how the synthetic traffic is spread over time.
+// A shape says how the synthetic traffic is spread over time.
 type shape string
 
-// The shapes. Each sends config.Traffic requests per period unless it says otherwise.
+// These are the shapes. Each sends config.Traffic requests per period, unless its comment says otherwise.
 const (
 	steady   shape = "steady"   // evenly spread
-	bursts   shape = "bursts"   // all at once, in the middle of each window
-	boundary shape = "boundary" // all just before the end of a window, and all again just after it; then a pause
-	clients  shape = "clients"  // steady by one client, half the rate by another
-	byHand   shape = "hand"     // none: only requests by hand
+	bursts   shape = "bursts"   // all requests at once, in the middle of each window
+	boundary shape = "boundary" // all requests just before the end of a window, and all again just after it; then a pause
+	clients  shape = "clients"  // evenly spread by one client, and half the rate by another
+	byHand   shape = "hand"     // no traffic, only requests by hand
 )
 
 func shapes() []shape { return []shape{steady, bursts, boundary, clients, byHand} }
 
-// The clients. Each has its own counts.
+// These are the clients. Each has counts of its own.
 const (
 	clientA = "a"
 	clientB = "b"
@@ -38,11 +38,11 @@ type arrival struct {
 
 const (
 	burstTime = 400 * time.Millisecond                  // the duration of a burst
-	edge      = 250 * time.Millisecond                  // between an attack and the boundary, because clocks differ a little
-	headStart = burstTime + edge + 400*time.Millisecond // with time for the page to choose something else
+	edge      = 250 * time.Millisecond                  // the time between an attack and the boundary, because clocks differ a little
+	headStart = burstTime + edge + 400*time.Millisecond // including time for the user to choose something else
 )
 
-// arrivals returns the traffic of the n-th window, in order of time.
+// arrivals returns the traffic of the nth window, in order of time.
 func (c config) arrivals(n int64) []arrival {
 	switch c.Shape {
 	case steady:
@@ -61,7 +61,7 @@ func (c config) arrivals(n int64) []arrival {
 	}
 }
 
-// spread distributes n requests evenly over a time that begins at from.
+// spread distributes n requests evenly over a period of a given length that begins at from.
 func spread(client string, n int64, from, length time.Duration) []arrival {
 	list := make([]arrival, n)
 	for i := range list {
@@ -70,7 +70,7 @@ func spread(client string, n int64, from, length time.Duration) []arrival {
 	return list
 }
 
-// merge merges two lists in order of time.
+// merge merges two lists of arrivals in order of time.
 func merge(a, b []arrival) []arrival {
 	list := make([]arrival, 0, len(a)+len(b))
 	for len(a) > 0 && len(b) > 0 {

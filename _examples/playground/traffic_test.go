@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// TestTraffic uses a simulated clock.
+// TestTraffic checks that an attack on a window boundary comes soon, whenever the traffic begins, and close to a boundary.
 func TestTraffic(t *testing.T) {
 	t.Parallel()
 	for name, late := range map[string]time.Duration{
@@ -18,12 +18,12 @@ func TestTraffic(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				const ahead = 90 * time.Minute // of Redis's clock
+				const ahead = 90 * time.Minute // how far Redis's clock is ahead
 				clock := func() time.Time { return time.Now().Add(ahead) }
 				time.Sleep(windowOf(clock()).Add(period + late).Sub(clock()))
 				began := clock()
 				c := config{Rate: 10, Burst: 10, Traffic: 3, Shape: boundary}
-				var edges []time.Duration // of each arrival from the nearest boundary
+				var edges []time.Duration // the distance of each arrival from the nearest boundary
 				for range c.traffic(t.Context(), firstWindow(began), began, clock) {
 					since := clock().Sub(windowOf(clock()))
 					edges = append(edges, min(since, period-since))
@@ -32,38 +32,39 @@ func TestTraffic(t *testing.T) {
 					}
 				}
 				if took := clock().Sub(began); took > 2*period {
-					t.Errorf("the attack took %v", took)
+					t.Errorf("the attack took %v, want at most %v", took, 2*period)
 				}
 				if far := slices.Max(edges); far > edge+burstTime {
-					t.Errorf("%v from the boundary", far)
+					t.Errorf("an arrival is %v from the boundary, want at most %v", far, edge+burstTime)
 				}
 			})
 		})
 	}
 }
 
+// TestTrafficLeavesOutWhatIsLate checks that requests that are late, as after a machine was suspended, are left out.
 func TestTrafficLeavesOutWhatIsLate(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c := config{Rate: 10, Burst: 10, Traffic: 50, Shape: steady} // one each 100 ms
+		c := config{Rate: 10, Burst: 10, Traffic: 50, Shape: steady} // one request every 100 ms
 		time.Sleep(time.Until(windowOf(time.Now()).Add(period)))
 		began, count := time.Now(), 0
 		for range c.traffic(t.Context(), firstWindow(began), began, time.Now) {
 			if count++; count == 1 {
-				time.Sleep(3 * time.Second) // like a suspended machine
+				time.Sleep(3 * time.Second) // as if the machine was suspended
 			}
 			if time.Since(began) >= period-100*time.Millisecond {
 				break
 			}
 		}
 		if count < 15 || count > 25 {
-			t.Errorf("%d arrivals in the 2 s that were left", count)
+			t.Errorf("%d arrivals, want 15 to 25: one, and those of the last 2 s", count)
 		}
 	})
 }
 
-// TestPastAndTrafficAreOne checks that the requests before an instant and those from it
-// on are the same ones, wherever it is: none twice, and none left out.
+// TestPastAndTrafficAreOne checks that between and traffic return the same requests, and that requests are neither repeated nor left out
+// at the time between the past and the live traffic, wherever that is.
 func TestPastAndTrafficAreOne(t *testing.T) {
 	t.Parallel()
 	for _, s := range shapes() {
@@ -78,14 +79,14 @@ func TestPastAndTrafficAreOne(t *testing.T) {
 				t.Errorf("%d requests in 6 windows, want %d", len(all), want)
 			}
 			if !slices.IsSortedFunc(all, func(a, b moment) int { return a.at.Compare(b.at) }) {
-				t.Errorf("not in order: %v", all)
+				t.Errorf("got the requests %v, want them in order", all)
 			}
 			if two := slices.ContainsFunc(all, func(m moment) bool { return m.client != clientA }); two != (s == clients) {
-				t.Errorf("whether there is another client: %t", two)
+				t.Errorf("requests of another client: got %t, want %t", two, s == clients)
 			}
 			for middle := from; middle.Before(until); middle = middle.Add(700 * time.Millisecond) {
 				if parts := slices.Concat(c.between(from, middle, start), c.between(middle, until, start)); !slices.Equal(parts, all) {
-					t.Fatalf("cut at %v: %d requests, want %d", middle.Sub(start), len(parts), len(all))
+					t.Fatalf("divided at %v: got %d requests, want the same %d", middle.Sub(start), len(parts), len(all))
 				}
 			}
 			synctest.Test(t, func(t *testing.T) {
@@ -94,7 +95,7 @@ func TestPastAndTrafficAreOne(t *testing.T) {
 				time.Sleep(time.Until(live))
 				var got []moment
 				if s == byHand {
-					return // its traffic never comes
+					return // this shape has no traffic
 				}
 				for a := range c.traffic(t.Context(), start, live, time.Now) {
 					if got = append(got, moment{time.Now(), a.client}); time.Since(live) > 2*period {
@@ -104,7 +105,7 @@ func TestPastAndTrafficAreOne(t *testing.T) {
 				if !slices.EqualFunc(got[:10], c.between(live, live.Add(3*period), start)[:10], func(a, b moment) bool {
 					return a.at.Equal(b.at) && a.client == b.client
 				}) {
-					t.Errorf("live: %v", got[:10])
+					t.Errorf("the live traffic begins with %v, want the requests that between returns", got[:10])
 				}
 			})
 		})

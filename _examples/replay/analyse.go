@@ -13,31 +13,31 @@ import (
 	"github.com/redislimit/redislimit/limittest"
 )
 
-// slots is into how many parts the time of a log is divided for the pictures.
+// slots is the number of parts into which the pictures divide the time of a log.
 const slots = 120
 
-// An analysis is all that is shown.
+// An analysis is everything that is shown about a log.
 type analysis struct {
 	*traffic
 
-	deny   float64 // a percentage
-	top    int
+	deny   float64 // the percentage for which the smallest limits are searched
+	top    int     // how many of the most denied keys are shown
 	limits []judged
-	came   [slots]int64
+	came   [slots]int64 // how many requests came in each part of the time
 }
 
-// A judged limit is what one limit would have done.
+// A judged limit describes what one limit would have done to the requests of the log.
 type judged struct {
 	limittest.Report
 
 	limit      core.Limit
 	period     time.Duration
-	keysDenied int
-	denied     [slots]int64
-	busiest    []int64 // the most units of each key within a period of the limit
-	sorted     []int64 // the same, in order
+	keysDenied int          // how many keys were denied something
+	denied     [slots]int64 // how many requests were denied in each part of the time
+	busiest    []int64      // the most units that each key used within a period of the limit
+	sorted     []int64      // the same numbers, in order
 
-	byRequests, byKeys found // the smallest limits of this kind
+	byRequests, byKeys found // the smallest limits of this kind that deny little
 }
 
 func analyse(t *traffic, c config, p *progress) (*analysis, error) {
@@ -78,27 +78,28 @@ func analyse(t *traffic, c config, p *progress) (*analysis, error) {
 	return a, nil
 }
 
-// slot returns in which part of the log an instant is.
+// slot returns the part of the log's time that contains an instant.
 func (a *analysis) slot(at int64) int {
 	first, last := a.requests[0].at, a.requests[len(a.requests)-1].at
 	return int(slots * (at - first) / (last - first + 1))
 }
 
+// keysDenied returns how many keys were denied something.
 func keysDenied(r limittest.Report) int {
 	return sort.Search(len(r.Keys), func(i int) bool { return r.Keys[i].Denied == 0 })
 }
 
-// atQuantile returns the most that so large a share of the keys used within the limit's period.
+// atQuantile returns the most units that the share q of the keys used within the limit's period.
 func (j *judged) atQuantile(q float64) int64 {
 	return j.sorted[min(int(q*float64(len(j.sorted))), len(j.sorted)-1)]
 }
 
-// coarse reports whether the log has whole seconds, and a limit has a period for which that matters.
+// coarse reports whether the times of the log are whole seconds, and a limit has a period that is short enough for that to matter.
 func (a *analysis) coarse() bool {
 	return !a.part && slices.ContainsFunc(a.limits, func(j judged) bool { return j.period < 10*time.Second })
 }
 
-// leftOut says which lines are not counted.
+// leftOut describes the lines that are not counted.
 func (t *traffic) leftOut() string {
 	says := []string{count(t.lines, "line") + " read"}
 	for _, s := range t.skipped {
@@ -107,7 +108,7 @@ func (t *traffic) leftOut() string {
 	return strings.Join(append(says, t.broken...), "; ")
 }
 
-// has names the fields of the first line that is left out, if they can tell why.
+// has names the fields of the first line that is left out, if they show why.
 func (s skipped) has() string {
 	const most = 12
 	switch {
@@ -119,8 +120,7 @@ func (s skipped) has() string {
 	return fmt.Sprintf(", which has the fields %q", s.fields)
 }
 
-// strangers returns how many keys are no addresses, and one of them, if the keys were read from fields in which addresses
-// are expected.
+// strangers returns how many keys are not addresses, and one of them, if the keys were read from fields that should contain addresses.
 func (t *traffic) strangers() (n int, example string) {
 	for _, field := range t.fields {
 		if field == "user" || field == "key" || field != "http_x_forwarded_for" && !slices.Contains(keyNames[:], field) {

@@ -11,12 +11,12 @@ import (
 	"time"
 )
 
-// A format is how a line has its fields.
+// A format finds the fields of a line.
 type format interface {
 	name() string
-	parse(line []byte) bool   // until the next line
+	parse(line []byte) bool   // the fields are valid until the next call
 	field(name string) []byte // nil if there is none
-	names() []string          // of the fields of the line, or nil if each line has the same
+	names() []string          // the names of the line's fields, or nil if each line has the same ones
 }
 
 var formats = map[string]func() format{
@@ -29,7 +29,7 @@ var formats = map[string]func() format{
 
 const formatNames = "nginx, json, w3c, aws or csv"
 
-// guess returns the format of a line, or "" if it may be CSV, or of no format that is known here.
+// guess returns the format of a line, or "" if the line may be CSV, or has a format that this program does not know.
 func guess(line []byte) string {
 	switch {
 	case line[0] == '{' && (&object{}).parse(line):
@@ -44,11 +44,11 @@ func guess(line []byte) string {
 	return ""
 }
 
-// combined is the combined format of nginx and Apache. Anything may stand in front of it, such as what syslog, Docker and
-// Kubernetes add. What follows the bytes may be missing.
+// combined is a line of the combined format of nginx and Apache. Any text may precede it, such as the prefixes of syslog, Docker and
+// Kubernetes. The fields after the number of bytes may be missing.
 type combined struct{ fields [len(nginxFields)][]byte }
 
-// nginxFields are its fields, by nginx's names. The last is that of the format "main" in nginx's packages.
+// nginxFields are its fields, by nginx's names. The last one is only in the format "main" of nginx's packages.
 var nginxFields = [...]string{
 	"remote_addr", "remote_user", "time_local", "request", "status", "body_bytes_sent", "http_referer", "http_user_agent", "path",
 	"http_x_forwarded_for",
@@ -78,20 +78,20 @@ func (c *combined) parse(line []byte) bool {
 	c.fields[4], rest, _ = bytes.Cut(bytes.TrimPrefix(rest, []byte(" ")), []byte(" "))
 	c.fields[5], rest, _ = bytes.Cut(rest, []byte(" "))
 	if string(c.fields[5]) == "-" {
-		c.fields[5] = []byte("0") // Apache's
+		c.fields[5] = []byte("0") // Apache writes "-" for 0
 	}
 	for _, i := range []int{6, 7, 9} {
 		if rest = bytes.TrimPrefix(rest, []byte(" ")); len(rest) > 0 && rest[0] == '"' {
 			c.fields[i], rest, _ = quoted(rest[1:])
 		}
 	}
-	// Each proxy appends the address that it sees, so the last is the client of the nearest proxy.
+	// Each proxy appends the address that it sees, so the last address is the client of the nearest proxy.
 	c.fields[9] = bytes.TrimSpace(c.fields[9][bytes.LastIndexByte(c.fields[9], ',')+1:])
 	return true
 }
 
-// cutTime finds the time of a combined line: ` [16/Nov/2026:10:00:00 +0100] "`. A quote cannot stand in a user's name, so
-// nobody can make up a time there.
+// cutTime finds the time of a combined line: ` [16/Nov/2026:10:00:00 +0100] "`. The name of a user cannot contain a quote, so
+// nobody can forge a time in it.
 func cutTime(line []byte) (before, at, after []byte, found bool) {
 	const shortest = len("02/Jan/2006:15:04:05")
 	for from := 0; ; {
@@ -108,7 +108,7 @@ func cutTime(line []byte) (before, at, after []byte, found bool) {
 }
 
 // who returns the client's address and the user of a combined line. The last three words before the time are the address,
-// an identity and the user. If the name of a user has blanks, the address is the nearest word further to the left that is
+// an identity and the user. If the name of a user contains blanks, the address is the nearest word further to the left that is
 // an address and is followed by the identity "-".
 func who(before []byte) (addr, user []byte, found bool) {
 	if bytes.Count(before, []byte(" ")) == 2 { // as in most logs
@@ -134,7 +134,7 @@ func who(before []byte) (addr, user []byte, found bool) {
 	return words[at], user, true
 }
 
-// address reads an address, with or without a port.
+// address parses an address, with or without a port.
 func address(text []byte) (netip.Addr, bool) {
 	if addr, err := netip.ParseAddr(string(bytes.Trim(text, "[]"))); err == nil {
 		return addr, true
@@ -143,7 +143,7 @@ func address(text []byte) (netip.Addr, bool) {
 	return both.Addr(), err == nil
 }
 
-// quoted returns what is before the next quote that no backslash escapes, and what is after it.
+// quoted returns the text before the next quote that is not escaped by a backslash, and the text after it.
 func quoted(text []byte) (value, rest []byte, found bool) {
 	for i := 0; i < len(text); i++ {
 		switch text[i] {
@@ -167,11 +167,11 @@ func (c *combined) field(name string) []byte {
 
 func (c *combined) names() []string { return nil }
 
-// object is a line of JSON. Docker keeps the line that a program has written in "log": its fields are then those of that
-// line, and what it lacks is looked up in Docker's own fields.
+// object is a line of JSON. Docker stores the line that a program has written in the field "log". The fields are then those of that
+// inner line, and missing fields are looked up in Docker's own fields.
 type object struct {
 	fields map[string]json.RawMessage
-	within format // of Docker's "log", or nil
+	within format // the line in Docker's "log", or nil
 }
 
 func (o *object) name() string { return "a JSON object" }
@@ -215,7 +215,7 @@ func (o *object) field(name string) []byte {
 
 func (o *object) names() []string { return slices.Sorted(maps.Keys(o.fields)) }
 
-// value returns a string without its quotes, a number, true or false. Dots lead into an object.
+// value returns the value of a field: a string without its quotes, a number, true or false. Dots in the name lead into an object.
 func value(fields map[string]json.RawMessage, name string) []byte {
 	raw, ok := fields[name]
 	if !ok {
@@ -239,8 +239,8 @@ func value(fields map[string]json.RawMessage, name string) []byte {
 	return raw
 }
 
-// extended is a line of the W3C's extended log format, as IIS and CloudFront write it: a line "#Fields:" names the fields
-// of the lines that follow, with blanks or tabs between them. Source: https://www.w3.org/TR/WD-logfile.html
+// extended is a line of the W3C's extended log format, as IIS and CloudFront write it. A line "#Fields:" names the fields of the lines
+// after it, which are separated by blanks or tabs. Source: https://www.w3.org/TR/WD-logfile.html
 type extended struct {
 	header []string
 	fields [][]byte
@@ -248,7 +248,7 @@ type extended struct {
 
 func (e *extended) name() string { return "of the W3C's extended format" }
 
-// directive reads a line that begins with "#", and reports whether this is one.
+// directive reports whether a line is a directive, which begins with "#", and reads the directive "#Fields:".
 func (e *extended) directive(line []byte) bool {
 	if fields, ok := bytes.CutPrefix(line, []byte("#Fields:")); ok {
 		e.header = strings.Fields(strings.ToLower(string(fields)))
@@ -274,7 +274,7 @@ func (e *extended) field(name string) []byte {
 
 func (e *extended) names() []string { return e.header }
 
-// balancer is a line of AWS's load balancers: of an application load balancer, or of a classic one. Sources:
+// balancer is a line of an AWS load balancer: an application load balancer, or a classic one. Sources:
 // https://docs.aws.amazon.com/elasticloadbalancing/latest/application/load-balancer-access-logs.html and
 // https://docs.aws.amazon.com/elasticloadbalancing/latest/classic/access-log-collection.html
 type balancer struct {
@@ -282,7 +282,7 @@ type balancer struct {
 	fields [][]byte
 }
 
-// applicationFields and classicFields are the names of the fields up to the request, which all versions have.
+// applicationFields and classicFields are the names of the fields up to the user agent, in all versions of the formats.
 var (
 	applicationFields = strings.Fields("type time elb client target request_processing_time target_processing_time response_processing_time " +
 		"elb_status_code target_status_code received_bytes sent_bytes request user_agent")
@@ -296,7 +296,7 @@ func (b *balancer) parse(line []byte) bool {
 	if b.header, b.fields = classicFields, words(line, b.fields[:0]); len(b.fields) > 3 && bytes.HasPrefix(b.fields[2], []byte("app/")) {
 		b.header = applicationFields
 	}
-	if len(b.fields) < len(b.header)-1 { // an old classic balancer writes no user agent
+	if len(b.fields) < len(b.header)-1 { // old classic balancers write no user agent
 		return false
 	}
 	_, err := time.Parse(time.RFC3339, string(b.field("time")))
@@ -313,7 +313,7 @@ func (b *balancer) field(name string) []byte {
 
 func (b *balancer) names() []string { return nil }
 
-// words appends the words of a line to found. Blanks in quotes separate nothing.
+// words appends the words of a line to found. Blanks within quotes do not separate words.
 func words(line []byte, found [][]byte) [][]byte {
 	for {
 		line = bytes.TrimLeft(line, " ")
@@ -333,8 +333,8 @@ func words(line []byte, found [][]byte) [][]byte {
 	}
 }
 
-// commas is a line of CSV, with commas, semicolons or tabs, whichever is first. A value may be in quotes, but no line
-// break may be in it.
+// commas is a line of CSV. The separator is a comma, a semicolon or a tab: the one that comes first. A value may be quoted, but may
+// not contain a line break.
 type commas struct {
 	header []string
 	comma  byte
@@ -343,7 +343,7 @@ type commas struct {
 
 func (c *commas) name() string { return "CSV" }
 
-// begin reads the first line, which has the names.
+// begin reads the first line, which contains the names of the columns.
 func (c *commas) begin(line []byte) {
 	if !c.parse(line) {
 		return
@@ -388,7 +388,7 @@ func (c *commas) parse(line []byte) bool {
 	}
 }
 
-// endOfQuotes returns where the quote is that ends the one at the beginning; two of them are one of the value.
+// endOfQuotes returns the index of the quote that ends the value that the first quote begins. Two quotes within it stand for one.
 func endOfQuotes(line []byte) int {
 	for i := 1; i < len(line); i++ {
 		if line[i] != '"' {

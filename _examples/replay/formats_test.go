@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// read reads a log as the program does, and returns its requests as "time key", or the error.
+// read reads a log as the program does, and returns its requests as "time key", its traffic, or the error.
 func read(t *testing.T, log string, s source) ([]string, *traffic, error) {
 	t.Helper()
 	tr, err := s.read(nil, strings.NewReader(log), nil)
@@ -23,7 +23,7 @@ func read(t *testing.T, log string, s source) ([]string, *traffic, error) {
 	return requests, tr, nil
 }
 
-// TestRealFormats reads two lines of each format that is met, with its default fields.
+// TestRealFormats reads lines in formats that real programs write, with the default fields.
 func TestRealFormats(t *testing.T) {
 	t.Parallel()
 	const (
@@ -35,7 +35,7 @@ func TestRealFormats(t *testing.T) {
 	for name, c := range map[string]struct {
 		log  string
 		from source
-		want []string // if it is not as above
+		want []string // nil: the requests above
 	}{
 		"combined":                {log: line + "\n" + other},
 		"Apache's vhost_combined": {log: "shop.example:443 " + line + "\nshop.example:443 " + other},
@@ -105,12 +105,12 @@ func TestRealFormats(t *testing.T) {
 			c.want = want
 		}
 		if got, _, err := read(t, c.log, c.from); !slices.Equal(got, c.want) {
-			t.Errorf("%s: %q, %v, want %q", name, got, err, c.want)
+			t.Errorf("%s: got %q, %v; want %q", name, got, err, c.want)
 		}
 	}
 }
 
-// TestRefused has files that are not understood: the error says why, and shows the first line.
+// TestRefused reads files whose format is unknown or that cannot be read: the error must say why, and show the first line.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	var tar strings.Builder
@@ -140,12 +140,12 @@ func TestRefused(t *testing.T) {
 		"an old time":   {`{"ts":"0.012","ip":"a"}`, "1 is with a time that cannot be read"},
 	} {
 		if got, _, err := read(t, c.log, source{}); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: %q, %v, want %q", name, got, err, c.want)
+			t.Errorf("%s: got %q, %v; want an error that contains %q", name, got, err, c.want)
 		}
 	}
 }
 
-// TestStrangers warns where most keys that should be addresses are none.
+// TestStrangers checks that a warning is printed if most keys that should be addresses are not.
 func TestStrangers(t *testing.T) {
 	t.Parallel()
 	const warning = `WARNING: 2 of 3 keys are no addresses, such as "b.example"`
@@ -156,12 +156,12 @@ func TestStrangers(t *testing.T) {
 		return log
 	}
 	if got := replayed(t, logged("a.example", "2001:db8::1", "b.example")); !strings.Contains(got, warning) {
-		t.Errorf("no warning of names:\n%s", got)
+		t.Errorf("two of three keys are names: got no warning in\n%s", got)
 	}
 	if got := replayed(t, logged("192.0.2.1", "2001:db8::1", "b.example")); strings.Contains(got, "WARNING") {
-		t.Errorf("a warning of one name:\n%s", got)
+		t.Errorf("one of three keys is a name: got a warning in\n%s", got)
 	}
 	if got := replayed(t, `{"ts":1794819600,"user":"a"}`); strings.Contains(got, "WARNING") {
-		t.Errorf("a warning of users:\n%s", got)
+		t.Errorf("the keys are users: got a warning in\n%s", got)
 	}
 }

@@ -10,19 +10,19 @@ import (
 	"time"
 )
 
-// A visitor is a client of a made log. It comes again and again, and each time sends so many requests, one after the other.
+// A visitor is a client of a generated log. It comes again and again, and sends several requests in each visit, one after the other.
 type visitor struct {
 	address, agent string
-	each           int           // requests in a visit, on average
-	gap            time.Duration // between them, on average
+	each           int           // how many requests a visit has on average
+	gap            time.Duration // the time between two requests, on average
 }
 
 const (
 	browser = "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36"
-	perHead = 125 // requests of a person in a log
+	perHead = 125 // how many requests of a log are for each person
 )
 
-// heavy are the clients of a made log that are no people. Each sends one of 64 requests.
+// heavy are the clients of a generated log that are not people. Each of them sends a 64th of the requests.
 var heavy = []visitor{
 	{"203.0.113.7", "python-requests/2.32", 3000, 150 * time.Millisecond},
 	{"203.0.113.99", "Scrapy/2.11", 8000, 220 * time.Millisecond},
@@ -30,9 +30,10 @@ var heavy = []visitor{
 	{"2001:db8::17", "Go-http-client/2.0", 2000, 250 * time.Millisecond},
 }
 
+// paths are the paths of the requests in a generated log.
 var paths = []string{"/", "/items", "/items/17", "/cart", "/search?q=lamp", "/static/app.js", "/static/style.css", "/api/prices"}
 
-// generate writes n lines of nginx's combined format: a day of a shop, always the same one for the same n.
+// generate writes n lines of nginx's combined format: a day of a shop. The same n always gives the same lines.
 func generate(w *bufio.Writer, n int) error {
 	type line struct {
 		at   time.Duration // since midnight
@@ -74,7 +75,7 @@ func generate(w *bufio.Writer, n int) error {
 	return nil
 }
 
-// timeOfDay returns a time since midnight, most often in the afternoon.
+// timeOfDay returns a random time since midnight, most often in the afternoon.
 func timeOfDay(r *rand.Rand) time.Duration {
 	for {
 		at := r.Float64()

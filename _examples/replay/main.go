@@ -1,12 +1,12 @@
-// Command replay says what limits would have done to the requests of a log, and how large a limit
+// Command replay shows what limits would have done to the requests of a log, and how large a limit
 // should be:
 //
 //	go run ./_examples/replay -limit "token_bucket 100/1m" access.log
 //
 // It reads the combined format of nginx and Apache, JSON lines, the W3C's extended format of IIS and
 // CloudFront, the logs of AWS's load balancers, and CSV, from files or the standard input, also
-// compressed by gzip or bzip2. It prints tables, and with -o writes a page with pictures. Both have the keys
-// of the log, which may be personal data. Without a log of your own, -generate makes one.
+// compressed by gzip or bzip2. It prints tables, and with -o writes a page with pictures. Both contain keys
+// of the log, which may be personal data. If you have no log, -generate makes one.
 package main
 
 import (
@@ -22,17 +22,17 @@ import (
 	"github.com/redislimit/redislimit/core"
 )
 
-// A config is what the flags say.
+// A config contains the values of the flags.
 type config struct {
 	limits   limitFlags
 	from     source
-	deny     float64 // a percentage
+	deny     float64 // see analysis.deny
 	top      int
 	page     string
 	generate int
 }
 
-// limitFlags are those of -limit.
+// limitFlags contains the limits of all flags -limit.
 type limitFlags []core.Limit
 
 func (l *limitFlags) String() string { return "" }
@@ -56,7 +56,7 @@ func main() {
 	}
 }
 
-// run does all. Tests call it.
+// run is the program. Tests call it.
 func run(args []string, stdin io.Reader, stdout io.Writer, p *progress) error {
 	c, files, err := parseFlags(args)
 	if errors.Is(err, flag.ErrHelp) {
@@ -87,7 +87,7 @@ func run(args []string, stdin io.Reader, stdout io.Writer, p *progress) error {
 
 func parseFlags(args []string) (c config, files []string, err error) {
 	flags := flag.NewFlagSet("replay", flag.ContinueOnError)
-	flags.SetOutput(io.Discard) // an error is shown once, without all flags
+	flags.SetOutput(io.Discard) // an error is shown once, without the list of flags
 	flags.Var(&c.limits, "limit", "a `limit`, as in \"token_bucket 100/1m burst=200\"; may be given several times (default \"token_bucket 100/1m\")")
 	flags.StringVar(&c.from.format, "format", "", formatNames+"; by default the first lines tell")
 	flags.StringVar(&c.from.key, "key", "", "`field` of who is counted, or several with commas between them; by default the client's address, as keyfunc.IP counts it.\n"+

@@ -23,14 +23,14 @@ var page = template.Must(template.New("page").Funcs(template.FuncMap{
 	"grouped": grouped,
 }).Parse(pageTemplate))
 
-// A view is the page: html/template escapes what clients have put into the keys.
+// A view contains the data of the page. html/template escapes the text that clients have put into keys.
 type view struct {
 	*analysis
 
 	Summary  []string
 	Deny     float64
 	Limits   []limitView
-	Instants []string // along the time
+	Instants []string // the labels of the time axis
 	Came     string   // the path of the requests
 	Most     string   // the height of the picture, in words
 }
@@ -46,14 +46,15 @@ type limitView struct {
 	Smallest                  []smallestView
 }
 
+// A smallestView describes one of the smallest limits.
 type smallestView struct{ Of, Limit, Requests, Keys string }
 
-// A row is the keys that use about as much.
+// A row describes the keys that use about as much.
 type row struct {
 	Range            string
 	Keys, Requests   int64
 	KeyBar, ShareBar float64 // percentages
-	Above            bool    // the limit
+	Above            bool    // whether the keys use more than the limit
 }
 
 func writePage(name string, a *analysis) error {
@@ -61,7 +62,7 @@ func writePage(name string, a *analysis) error {
 	if err := page.Execute(&text, a.view()); err != nil {
 		return err
 	}
-	return os.WriteFile(name, []byte(text.String()), 0o600) // it has the keys
+	return os.WriteFile(name, []byte(text.String()), 0o600) // only for the user, because it contains keys
 }
 
 func (a *analysis) view() view {
@@ -105,7 +106,7 @@ func (a *analysis) limitView(j *judged, most int64) limitView {
 	return v
 }
 
-// area draws numbers as steps, in a picture of 120 by 100.
+// area returns the path of an area that draws numbers as steps, in a picture of 120 by 100.
 func area(numbers [slots]int64, most int64) string {
 	var path strings.Builder
 	path.WriteString("M0 100")
@@ -115,7 +116,7 @@ func area(numbers [slots]int64, most int64) string {
 	return path.String() + "V100z"
 }
 
-// rows has the keys by how much they use within a period: up to 1, 2, 4, 8 and so on, and up to the limit.
+// rows groups the keys by how much they use within a period: up to 1, 2, 4, 8 and so on, and up to the limit.
 func (a *analysis) rows(j *judged) []row {
 	limit := j.limit.Rate().Count()
 	edges := []int64{limit}

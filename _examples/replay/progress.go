@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// A progress is a bar on a terminal. That of another output, or nil, shows nothing.
+// A progress is a progress bar on a terminal. If it is nil, nothing is shown.
 type progress struct {
 	out  io.Writer
 	last time.Time
 }
 
-// newProgress returns the progress at a file.
+// newProgress returns a progress that writes to a file, or nil if the file is not a terminal.
 func newProgress(f *os.File) *progress {
 	if info, err := f.Stat(); err != nil || info.Mode()&os.ModeCharDevice == 0 {
 		return nil
@@ -22,7 +22,8 @@ func newProgress(f *os.File) *progress {
 	return &progress{out: f}
 }
 
-// say shows what is done, and how much of it, from 0 to 1; 0 for what is not known. It does so ten times a second at most.
+// say shows what the program does, and the fraction that is done, from 0 to 1. A fraction of 0 means that it is unknown. The bar is redrawn at
+// most ten times per second.
 func (p *progress) say(what string, done float64) {
 	if p == nil || time.Since(p.last) < 100*time.Millisecond {
 		return
@@ -43,7 +44,7 @@ func (p *progress) end() {
 	}
 }
 
-// watch returns a reader of f that shows how much of it is read.
+// watch returns a reader of f that shows how much of f has been read.
 func (p *progress) watch(f *os.File) io.Reader {
 	info, err := f.Stat()
 	if p == nil || err != nil {
@@ -52,6 +53,7 @@ func (p *progress) watch(f *os.File) io.Reader {
 	return &watched{Reader: f, p: p, what: "reading " + f.Name(), size: info.Size()}
 }
 
+// A watched reader shows how much of a file has been read.
 type watched struct {
 	io.Reader
 

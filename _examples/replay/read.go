@@ -17,10 +17,10 @@ import (
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
-// maxLine is the longest line that is read. Longer ones are left out.
+// maxLine is the length of the longest line that is read. Longer lines are left out.
 const maxLine = 64 << 10
 
-// A source is how a log is read.
+// A source describes how a log is read: its format, and the names of the fields.
 type source struct{ format, key, time, cost string }
 
 // read reads all files, or stdin if there are none.
@@ -53,7 +53,7 @@ func (s source) readFile(name string, t *traffic, p *progress) error {
 	return s.readOne(name, p.watch(f), t)
 }
 
-// readOne reads a log. What is damaged is read as far as possible.
+// readOne reads one log. A damaged log is read as far as possible.
 func (s source) readOne(name string, from io.Reader, t *traffic) error {
 	in, err := plain(from)
 	if err != nil {
@@ -87,7 +87,7 @@ func (s source) readOne(name string, from io.Reader, t *traffic) error {
 	}
 }
 
-// unreadable are files that are no lines of text, by how they begin.
+// unreadable describes files that are not text, by their first bytes.
 var unreadable = []struct{ magic, why string }{
 	{"\x28\xb5\x2f\xfd", "it is compressed by zstd: give replay what \"zstd -dc\" prints"},
 	{"\xfd7zXZ\x00", "it is compressed by xz: give replay what \"xz -dc\" prints"},
@@ -96,7 +96,7 @@ var unreadable = []struct{ magic, why string }{
 	{"\xfe\xff", "it is UTF-16: give replay what \"iconv -f UTF-16 -t UTF-8\" prints"},
 }
 
-// plain returns a log without its compression. The error says why a file cannot be read.
+// plain returns the text of a log, which may be compressed. The error says why a file cannot be read, and what to do.
 func plain(from io.Reader) (*bufio.Reader, error) {
 	in := bufio.NewReaderSize(from, maxLine)
 	if begin, _ := in.Peek(3); bytes.HasPrefix(begin, []byte{0x1f, 0x8b}) {
@@ -120,21 +120,21 @@ func plain(from io.Reader) (*bufio.Reader, error) {
 	return in, nil
 }
 
-// lines adds the lines of one log to the traffic.
+// lines adds the lines of one log to a traffic.
 type lines struct {
 	from source
 	to   *traffic
 
 	format    format
-	timeField string   // where the time is; "" until a line has one
-	keyField  string   // where the key is, or several with commas between them; "" until a line has one
-	keys      []string // these fields
-	key       []byte
-	timeText  []byte // the last one, and what it says: many are the same
+	timeField string   // the field of the time; "" until a line has one
+	keyField  string   // the field of the key, or several with commas between them; "" until a line has one
+	keys      []string // the fields of keyField
+	key       []byte   // of the last line
+	timeText  []byte   // the text of the last time, whose value is at: many lines have the same text
 	at        time.Time
 }
 
-// add adds a line, or counts why not.
+// add adds the request of a line, or counts the line among those that are left out.
 func (l *lines) add(line []byte) {
 	switch f := l.format.(type) {
 	case *commas:
@@ -152,7 +152,7 @@ func (l *lines) add(line []byte) {
 	}
 }
 
-// begin chooses the format, and the fields that are not given, by the first lines of a log.
+// begin chooses the format, and the fields that no flag names, from the first lines of a log.
 func (l *lines) begin(sample [][]byte) error {
 	name := l.from.format
 	for _, line := range sample {
@@ -168,7 +168,7 @@ func (l *lines) begin(sample [][]byte) error {
 		return fmt.Errorf("replay does not know this format (-format has %s): its first line is %s", formatNames, excerpt(first))
 	}
 	if name == "" {
-		name = "csv" // it is empty
+		name = "csv" // the log is empty
 	}
 	l.format = formats[name]()
 	probe := &lines{from: l.from, to: newTraffic(), format: formats[name]()}
@@ -201,7 +201,7 @@ func (l *lines) begin(sample [][]byte) error {
 	return nil
 }
 
-// excerpt returns the beginning of a line for an error.
+// excerpt returns the beginning of a line, for an error.
 func excerpt(line []byte) string {
 	const most = 100
 	if len(line) > most {
@@ -210,10 +210,10 @@ func excerpt(line []byte) string {
 	return strconv.Quote(string(line))
 }
 
-// present reports whether a field has a value. Logs write "-" where there is nothing.
+// present reports whether a field has a value. Logs write "-" for a missing value.
 func present(value []byte) bool { return len(value) > 0 && string(value) != "-" }
 
-// isNumber reports whether fields are all given by their numbers.
+// isNumber reports whether all fields are given by their numbers.
 func isNumber(fields ...string) bool {
 	for each := range strings.SplitSeq(strings.Join(fields, ","), ",") {
 		if _, err := strconv.ParseUint(each, 10, 16); err != nil {
@@ -223,7 +223,7 @@ func isNumber(fields ...string) bool {
 	return true
 }
 
-// request adds the request of a line, or returns why it cannot.
+// request adds the request of a line, or returns why it cannot be added.
 func (l *lines) request(line []byte) (why string) {
 	if !l.format.parse(line) {
 		return "not " + l.format.name()
@@ -248,10 +248,10 @@ func (l *lines) request(line []byte) (why string) {
 	return ""
 }
 
-// dateAndTime stands for two fields, "date" and "time".
+// dateAndTime stands for the two fields "date" and "time".
 const dateAndTime = "date and time"
 
-// findTime sets the time of the line, or returns why it cannot.
+// findTime sets the time of the line, or returns why the line has none.
 func (l *lines) findTime() (why string) {
 	names, found := timeNames[:], false
 	if l.timeField != "" {
@@ -284,7 +284,7 @@ func (l *lines) findTime() (why string) {
 	return "with a time that cannot be read" + hint(l.from.time, "-time")
 }
 
-// findKey sets the key of the line.
+// findKey sets the key of the line, and reports whether the line has one.
 func (l *lines) findKey() bool {
 	if l.keyField == "" {
 		for _, name := range keyNames {
@@ -317,7 +317,7 @@ func (l *lines) findKey() bool {
 	return len(l.key) > 0
 }
 
-// client returns an address as keyfunc.IP counts it: without a port, and of IPv6 the network. Other values stay.
+// client returns an address as keyfunc.IP counts it: without a port, and the network of an IPv6 address. Other values are not changed.
 func client(value []byte) []byte {
 	if bytes.IndexByte(value, ':') < 0 {
 		return value
@@ -329,7 +329,7 @@ func client(value []byte) []byte {
 	return []byte(strings.TrimPrefix(keyfunc.ForIP(addr), "ip:"))
 }
 
-// hint says how to name the field that a line lacks.
+// hint says how to name the field that a line does not have.
 func hint(given, flag string) string {
 	if given != "" {
 		return " in " + strconv.Quote(given)
@@ -337,7 +337,7 @@ func hint(given, flag string) string {
 	return " (" + flag + " says which field it is)"
 }
 
-// The usual names of fields, in the order in which they are tried.
+// These are the usual names of fields, in the order in which they are tried.
 var (
 	timeNames = [...]string{
 		"time_local", "StartUTC", "time", "ts", "timestamp", "@timestamp", "EdgeStartTimestamp", "time_iso8601", "msec", "datetime", "date",
@@ -349,13 +349,14 @@ var (
 	}
 )
 
+// layouts are the layouts of times that are read. The first one is nginx's.
 var layouts = []string{
 	"02/Jan/2006:15:04:05 -0700", time.RFC3339, "2006-01-02T15:04:05Z0700", "2006-01-02 15:04:05Z07:00", "2006-01-02 15:04:05 -0700",
 	"2006-01-02 15:04:05 UTC", "2006-01-02T15:04:05", time.DateTime,
 }
 
-// parseTime reads a time: as nginx writes it, of ISO 8601, or since 1970 in seconds, milliseconds,
-// microseconds or nanoseconds, which its size tells. Without a zone it is UTC.
+// parseTime parses a time in nginx's format, in a format of ISO 8601, or as a number since 1970 in seconds, milliseconds,
+// microseconds or nanoseconds, which are told apart by the size of the number. A time without a time zone is in UTC.
 func parseTime(text string) (at time.Time, ok bool) {
 	if n, err := strconv.ParseInt(text, 10, 64); err == nil {
 		switch {
@@ -388,6 +389,6 @@ func parseTime(text string) (at time.Time, ok bool) {
 	return at, false
 }
 
-// valid reports whether a time can be that of a request. What reads as a time before 2000 is another number, such as how
+// valid reports whether a time can be the time of a request. A number that would be a time before 2000 is something else, such as how
 // long a request took.
 func valid(at time.Time) bool { return at.UTC().Year() >= 2000 && at.UTC().Year() < 2200 }

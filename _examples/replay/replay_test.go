@@ -21,7 +21,7 @@ import (
 
 var update = flag.Bool("update", false, "write testdata/golden.txt")
 
-// replayed returns what the program prints.
+// replayed returns the output of the program for an input.
 func replayed(t *testing.T, input string, args ...string) string {
 	t.Helper()
 	var out strings.Builder
@@ -31,12 +31,13 @@ func replayed(t *testing.T, input string, args ...string) string {
 	return out.String()
 }
 
+// generated returns a log of n lines.
 func generated(t *testing.T, n int) string {
 	t.Helper()
 	return replayed(t, "", "-generate", fmt.Sprint(n))
 }
 
-// TestGolden compares what is printed of a made log with the file. After a change of it: go test ./_examples/replay -update.
+// TestGolden compares the output for a generated log with a file. If the output is meant to change, run: go test ./_examples/replay -update
 func TestGolden(t *testing.T) {
 	got := replayed(t, generated(t, 20_000),
 		"-limit", "token_bucket 100/1m", "-limit", "fixed_window 1000/1h aligned", "-limit", "leaky_bucket 100/1m burst=10", "-top", "4")
@@ -48,12 +49,12 @@ func TestGolden(t *testing.T) {
 	}
 	want, err := os.ReadFile(golden)
 	if err != nil || got != string(want) {
-		t.Errorf("%v; got\n%s\nwant\n%s", err, got, want)
+		t.Errorf("error %v; got\n%s\nwant\n%s", err, got, want)
 	}
 }
 
-// TestRecipe does what docs/recipes.md says: of a log of a million lines, 100 requests a minute deny
-// what the document shows, and 60 a minute deny four clients, none of which is a person.
+// TestRecipe follows docs/recipes.md with a log of a million lines. The output for a limit of 100 per minute must be in the document. A limit
+// of 60 per minute must deny four clients, none of which is a person.
 func TestRecipe(t *testing.T) {
 	t.Parallel()
 	document, err := os.ReadFile("../../docs/recipes.md")
@@ -62,17 +63,17 @@ func TestRecipe(t *testing.T) {
 	}
 	requests := generated(t, 1_000_000)
 	if got := replayed(t, requests, "-limit", "token_bucket 100/1m"); !strings.Contains(string(document), got) {
-		t.Errorf("docs/recipes.md does not have:\n%s", got)
+		t.Errorf("docs/recipes.md does not contain the output\n%s", got)
 	}
 	got := replayed(t, requests, "-limit", "token_bucket 60/1m", "-top", "9")
 	_, got, _ = strings.Cut(got, "\nDenied most")
 	got, _, _ = strings.Cut(got, "\n\n")
 	if clients := strings.Count(got, "\n") - 1; clients != 4 || strings.Contains(got, "\n10.") {
-		t.Errorf("60 a minute deny these, want four clients that are no people:\nDenied most%s", got)
+		t.Errorf("with 60 per minute, got\nDenied most%s\nwant four clients, none of them a person", got)
 	}
 }
 
-// TestFormats writes the same requests in each format, and reads the same from it.
+// TestFormats writes the same requests in each format, and checks that the output is the same for each.
 func TestFormats(t *testing.T) {
 	t.Parallel()
 	combined := generated(t, 2000)
@@ -89,7 +90,7 @@ func TestFormats(t *testing.T) {
 	for name, c := range map[string]struct {
 		input string
 		args  []string
-		field string // of the key
+		field string // the field of the key
 	}{
 		"gzip":           {zip(combined), nil, "remote_addr"},
 		"gzip, in parts": {zip(combined[:99]) + zip(combined[99:]), []string{"-format", "nginx", "-key", "remote_addr"}, "remote_addr"},
@@ -102,17 +103,17 @@ func TestFormats(t *testing.T) {
 		got := replayed(t, c.input, c.args...)
 		want := strings.Replace(want, " by remote_addr in ", " by "+c.field+" in ", 1)
 		if withoutLines(got) != withoutLines(want) {
-			t.Errorf("%s:\n%s\nwant\n%s", name, got, want)
+			t.Errorf("%s: got\n%s\nwant\n%s", name, got, want)
 		}
 	}
 }
 
-// combinedLine reads a line by other means than the program.
+// combinedLine parses a line without the code of the program.
 func combinedLine(t *testing.T, line string) (ip string, at time.Time) {
 	t.Helper()
 	var day, zone string
 	if n, err := fmt.Sscanf(line, "%s - - [%s %5s]", &ip, &day, &zone); n != 3 {
-		t.Fatal(line, err)
+		t.Fatalf("the line %q has %d of 3 fields: %v", line, n, err)
 	}
 	at, err := time.Parse(layouts[0], day+" "+zone)
 	if err != nil {
@@ -121,14 +122,14 @@ func combinedLine(t *testing.T, line string) (ip string, at time.Time) {
 	return ip, at
 }
 
-// withoutLines removes what is said of the lines, which a header adds to.
+// withoutLines removes the second line, which counts the lines of the log: CSV has one more for the names.
 func withoutLines(text string) string {
 	first, rest, _ := strings.Cut(text, "\n")
 	_, rest, _ = strings.Cut(rest, "\n")
 	return first + rest
 }
 
-// TestLeftOut has lines that cannot be read: each is counted, with the reason, and none is fatal.
+// TestLeftOut checks lines that cannot be read: each must be counted, with the reason, and none may end the program.
 func TestLeftOut(t *testing.T) {
 	t.Parallel()
 	const good = `192.0.2.1 - bob [16/Nov/2026:10:00:00 +0100] "GET /a?b HTTP/1.1" 200 5 "-" "a \"b\""` + "\n"
@@ -145,19 +146,20 @@ func TestLeftOut(t *testing.T) {
 		"CSV":        {"ts,ip\n1763280000,a\n1763280000,\"a\n1763280000\n", "; 1 is not CSV, the first is line 3; 1 is without a key"},
 	} {
 		if got := replayed(t, c.input); !strings.Contains(got, c.want) {
-			t.Errorf("%s:\n%s\nwant %q", name, got, c.want)
+			t.Errorf("%s: got\n%s\nwant %q in it", name, got, c.want)
 		}
 	}
 	costs := replayed(t, good+strings.Replace(good, " 5 ", " 0 ", 1)+strings.Replace(good, " 5 ", " - ", 1)+strings.Replace(good, " 5 ", " -7 ", 1),
 		"-cost", "body_bytes_sent", "-limit", "token_bucket 7/1d")
 	if want := "; 2 are with a cost of 0, which is free, the first is line 2; 1 is without a cost in \"body_bytes_sent\""; !strings.Contains(costs, want) {
-		t.Errorf("costs:\n%s\nwant %q", costs, want)
+		t.Errorf("costs: got\n%s\nwant %q in it", costs, want)
 	}
 	if !strings.Contains(costs, "5 of 7\n") {
-		t.Errorf("a cost of 5 is not 5 of 7:\n%s", costs)
+		t.Errorf("a request with a cost of 5: got\n%s\nwant a peak use of 5 of 7", costs)
 	}
 }
 
+// zip returns text compressed by gzip.
 func zip(text string) string {
 	var b strings.Builder
 	z := gzip.NewWriter(&b)
@@ -166,7 +168,7 @@ func zip(text string) string {
 	return b.String()
 }
 
-// TestOutOfOrder turns a log around: it is sorted, and the result is the same.
+// TestOutOfOrder reverses a log: the requests must be sorted, and the output be the same, with a note.
 func TestOutOfOrder(t *testing.T) {
 	t.Parallel()
 	var lines []string
@@ -178,11 +180,11 @@ func TestOutOfOrder(t *testing.T) {
 	got := replayed(t, strings.Join(lines, ""), "-limit", "fixed_window 7/1m")
 	const note = "99 requests were out of order, by 1m39s at most; they are sorted\n"
 	if !strings.Contains(got, note) || strings.Replace(got, note, "", 1) != want {
-		t.Errorf("%s\nwant\n%s", got, want)
+		t.Errorf("got\n%s\nwant, with a note,\n%s", got, want)
 	}
 }
 
-// TestMistakes has flags and files that cannot be used: each error says what is wrong.
+// TestMistakes checks that the error for wrong flags or files says what is wrong.
 func TestMistakes(t *testing.T) {
 	t.Parallel()
 	for want, args := range map[string][]string{
@@ -196,12 +198,13 @@ func TestMistakes(t *testing.T) {
 	} {
 		err := run(args, strings.NewReader(""), io.Discard, nil)
 		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: %v, want %q", args, err, want)
+			t.Errorf("%q: got error %v, want one that contains %q", args, err, want)
 		}
 	}
 }
 
-// TestKeys counts by other fields than the address.
+// TestKeys counts by other fields than the address, by addresses that are written in several ways, and by keys that would be harmful on a
+// terminal.
 func TestKeys(t *testing.T) {
 	t.Parallel()
 	for key, want := range map[string]string{
@@ -212,7 +215,7 @@ func TestKeys(t *testing.T) {
 		"remote_addr,http_user_agent": "3 requests of 2 keys",
 	} {
 		if got := replayed(t, "", "-key", key, filepath.Join("testdata", "three.log")); !strings.HasPrefix(got, want) {
-			t.Errorf("%s: %q", key, got)
+			t.Errorf("%s: got %q, want a text that begins with %q", key, got, want)
 		}
 	}
 	var addresses strings.Builder
@@ -220,15 +223,15 @@ func TestKeys(t *testing.T) {
 		fmt.Fprintf(&addresses, "{\"ts\": 1763280000, \"ip\": %q}\n", ip)
 	}
 	if got := replayed(t, addresses.String(), "-limit", "fixed_window 1/1h"); !strings.HasPrefix(got, "5 requests of 2 keys") || !strings.Contains(got, "2001:db8::/64 ") {
-		t.Errorf("one client and one network are\n%s", got)
+		t.Errorf("addresses of one client and one network: got\n%s\nwant two keys", got)
 	}
 	hostile := replayed(t, strings.Repeat(`{"ts": 1763280000, "ip": "\u001b[2J<script>"}`+"\n", 3), "-limit", "fixed_window 1/1h")
 	if strings.Contains(hostile, "\x1b") || !strings.Contains(hostile, `"\x1b[2J<script>"`) {
-		t.Errorf("a terminal would obey a key:\n%q", hostile)
+		t.Errorf("got\n%q\nwant the key quoted, so that a terminal does not obey it", hostile)
 	}
 }
 
-// TestSmallest finds limits that are known: key i comes i times at one instant, one comes 500 times.
+// TestSmallest searches limits whose smallest counts are known: key i comes i+1 times at one instant, and another key 500 times.
 func TestSmallest(t *testing.T) {
 	t.Parallel()
 	tr := newTraffic()
@@ -241,7 +244,7 @@ func TestSmallest(t *testing.T) {
 	for range 500 {
 		tr.add(at, []byte("heavy"), 1)
 	}
-	for text, want := range map[string][3]string{ // nothing denied; less than 10 % of 5,550 requests (552 are); of 101 keys
+	for text, want := range map[string][3]string{ // the smallest limits that deny nothing, fewer than 10 % of 5,550 requests (552 are denied), and fewer than 10 % of 101 keys
 		"token_bucket 7/1m":                  {"token_bucket 500/1m", "token_bucket 84/1m", "token_bucket 91/1m"},
 		"token_bucket 7/1m burst=14":         {"token_bucket 250/1m burst=500", "token_bucket 42/1m burst=84", "token_bucket 46/1m burst=92"},
 		"fixed_window 1/1h aligned":          {"fixed_window 500/1h aligned", "fixed_window 84/1h aligned", "fixed_window 91/1h aligned"},
@@ -263,23 +266,23 @@ func TestSmallest(t *testing.T) {
 		} {
 			f, err := s.smallest(enough)
 			if err != nil || !f.ok || f.limit.String() != want[i] {
-				t.Errorf("%s: %v, %v, %+v; want %s", text, f.limit, err, f.ok, want[i])
+				t.Errorf("%s: got the limit %v, found %t, error %v; want %s", text, f.limit, f.ok, err, want[i])
 			}
 		}
 	}
 }
 
-// TestSmallestNone needs a limit that the algorithm refuses.
+// TestSmallestNone searches a limit that would need a larger count than the algorithm accepts.
 func TestSmallestNone(t *testing.T) {
 	t.Parallel()
 	got := replayed(t, `{"ts": 1763280000, "ip": "a", "n": 2000000000}`, "-cost", "n", "-limit", "sliding_window_log 100/1s", "-limit", "gcra 1/1s")
 	if !strings.Contains(got, "none: sliding_window_log 100000/1s is too small") || !strings.Contains(got, "none: gcra 1000000000/1s is too small") {
-		t.Error(got)
+		t.Errorf("got\n%s\nwant no smallest limit", got)
 	}
 }
 
-// TestMonotone tries every count on random logs. With costs of 1 a larger limit never denies more, and with any costs never more
-// keys, so that halving finds what is smallest; with other costs a larger limit may deny more requests.
+// TestMonotone tries every count on random logs, because the search by halving depends on this: a larger limit never denies more keys, and with
+// costs of 1 never more requests. With other costs, a larger limit may deny more requests.
 func TestMonotone(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{
@@ -293,13 +296,14 @@ func TestMonotone(t *testing.T) {
 				byKeys := checkAll(t, tr, like, cost)
 				f, err := newSearch(tr, like, nil).smallest(func(o outcome) bool { return o.keys < 2 })
 				if err != nil || f.limit.Rate().Count() != byKeys {
-					t.Errorf("%s, seed %d: %v, %v; want a count of %d", text, seed, f.limit, err, byKeys)
+					t.Errorf("%s, seed %d: got the limit %v, %v; want a count of %d", text, seed, f.limit, err, byKeys)
 				}
 			}
 		}
 	}
 }
 
+// randomTraffic returns 150 requests of four keys, with costs from 1 to cost.
 func randomTraffic(r *rand.Rand, cost int64) *traffic {
 	tr := newTraffic()
 	at := time.Unix(1763280000, 0)
@@ -310,7 +314,7 @@ func randomTraffic(r *rand.Rand, cost int64) *traffic {
 	return tr
 }
 
-// checkAll tries the counts from 1 on, and returns the first by which fewer than two keys are denied.
+// checkAll tries the counts from 1 on until nothing is denied, and returns the first one with which fewer than two keys are denied.
 func checkAll(t *testing.T, tr *traffic, like core.Limit, cost int64) (first int64) {
 	t.Helper()
 	before := outcome{denied: 1 << 40, keys: math.MaxInt}
@@ -325,7 +329,7 @@ func checkAll(t *testing.T, tr *traffic, like core.Limit, cost int64) (first int
 		}
 		o := outcome{denied: reports[0].Denied, keys: keysDenied(reports[0])}
 		if o.keys > before.keys || cost == 1 && o.denied > before.denied {
-			t.Errorf("%v denies %d of %d keys, a smaller one %d of %d", limit, o.denied, o.keys, before.denied, before.keys)
+			t.Errorf("%v denies %d requests of %d keys, want at most %d of %d, as the next smaller limit", limit, o.denied, o.keys, before.denied, before.keys)
 		}
 		if first == 0 && o.keys < 2 {
 			first = n
@@ -336,7 +340,7 @@ func checkAll(t *testing.T, tr *traffic, like core.Limit, cost int64) (first int
 	}
 }
 
-// TestPage writes the page, in which keys are escaped.
+// TestPage writes the page, and checks that keys are escaped in it.
 func TestPage(t *testing.T) {
 	t.Parallel()
 	name := filepath.Join(t.TempDir(), "replay.html")
@@ -351,15 +355,15 @@ func TestPage(t *testing.T) {
 		"<h2>token_bucket 100/1m</h2>", "<h2>sliding_window_log 9/1h</h2>", "in any minute", "in any hour", "default-src 'none'", "101–128 ▲", "--served",
 	} {
 		if !strings.Contains(got, want) {
-			t.Errorf("no %q", want)
+			t.Errorf("the page does not contain %q", want)
 		}
 	}
 	if strings.Contains(string(text), "<script") || strings.Contains(string(text), "ZgotmplZ") {
-		t.Error("a key is not escaped, or the template refuses a value")
+		t.Error("the page contains a key that is not escaped, or a value that the template refused")
 	}
 }
 
-// TestBusiest has a key whose busiest period lies across others.
+// TestBusiest uses a key whose busiest period does not begin at a multiple of the period.
 func TestBusiest(t *testing.T) {
 	t.Parallel()
 	tr := newTraffic()
@@ -368,20 +372,20 @@ func TestBusiest(t *testing.T) {
 	}
 	tr.add(time.Unix(1763280301, 0), []byte("b"), 3)
 	if got := tr.busiest(time.Minute); got[0] != 10 || got[1] != 3 {
-		t.Errorf("%v, want 10 and 3", got)
+		t.Errorf("got %v, want 10 and 3", got)
 	}
 }
 
-// TestProgress has a bar on a terminal, and none elsewhere.
+// TestProgress checks that a bar is drawn on a terminal, and not in a file.
 func TestProgress(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
 	p := &progress{out: &out}
 	p.say("reading", 0.5)
-	p.say("reading", 0.6) // too soon
+	p.say("reading", 0.6) // too soon to be drawn
 	p.end()
 	if want := "\r\x1b[Kreading [##########..........] 50 %\r\x1b[K"; out.String() != want {
-		t.Errorf("%q, want %q", out.String(), want)
+		t.Errorf("got %q, want %q", out.String(), want)
 	}
 	f, err := os.Create(filepath.Join(t.TempDir(), "log"))
 	if err != nil {
@@ -389,11 +393,11 @@ func TestProgress(t *testing.T) {
 	}
 	defer func() { _ = f.Close() }()
 	if newProgress(f) != nil {
-		t.Error("a bar in a file")
+		t.Error("newProgress returned a bar for a file, want nil")
 	}
 }
 
-// FuzzLine reads any line in any format: nothing panics, and what is read is an arrival that Replay takes.
+// FuzzLine reads any line in any format: nothing may panic, and every request that is read must be an arrival that Replay accepts.
 func FuzzLine(f *testing.F) {
 	for _, line := range []string{
 		`192.0.2.1 - - [16/Nov/2026:10:00:00 +0100] "GET / HTTP/1.1" 200 5 "-" "a"`,
@@ -408,15 +412,15 @@ func FuzzLine(f *testing.F) {
 			for _, s := range []source{{format: name}, {format: name, key: "2,a.b", time: "1", cost: "3"}, {format: name, key: "1", time: "1"}} {
 				tr := newTraffic()
 				if err := s.readOne("fuzz", strings.NewReader(line+"\n"+more+"\n"+line), tr); err != nil {
-					continue // not gzip, though it begins like it
+					continue // the text begins like a gzip file, but is not one
 				}
 				tr.sort()
 				if _, err := limittest.Replay(tr.arrivals(tr.requests, func(int) {}), core.GCRA(core.PerMinute(1))); err != nil {
-					t.Errorf("%s: %q, %q: %v", name, line, more, err)
+					t.Errorf("%s: the lines %q and %q: Replay returned the error %v", name, line, more, err)
 				}
 				for _, skipped := range tr.skipped {
 					if skipped.lines < 1 || skipped.first < 1 || skipped.first > tr.lines {
-						t.Errorf("%s: %q: %+v of %d lines", name, line, skipped, tr.lines)
+						t.Errorf("%s: the line %q: got the skipped lines %+v of %d lines", name, line, skipped, tr.lines)
 					}
 				}
 			}

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// text is what people read on a terminal.
+// text returns the tables that are printed.
 func (a *analysis) text() string {
 	var b strings.Builder
 	b.WriteString(strings.Join(a.summary(), "\n") + "\n\n")
@@ -37,7 +37,7 @@ func align(b *strings.Builder, rows [][]string) {
 	_ = w.Flush()
 }
 
-// summary says what was read.
+// summary describes what was read.
 func (a *analysis) summary() []string {
 	span := a.last().Sub(a.first()).Round(time.Second)
 	lines := []string{
@@ -58,7 +58,7 @@ func (a *analysis) summary() []string {
 	return lines
 }
 
-// wait is how long a client has to wait at most: for its turn, or until it is not denied.
+// wait returns the longest time that a client waits for its turn, or until it is no longer denied.
 func (j *judged) wait() string {
 	text := short(j.LongestRetry)
 	if j.LongestDelay > 0 {
@@ -67,7 +67,7 @@ func (j *judged) wait() string {
 	return text
 }
 
-// peak is the most that any key used of the limit, which is the first one if several did.
+// peak returns the most units that any key used of the limit.
 func (j *judged) peak() string {
 	most := 0.0
 	for _, k := range j.Keys {
@@ -89,13 +89,13 @@ func (j *judged) writeTop(b *strings.Builder, top int) {
 	align(b, rows)
 }
 
-// The quantiles that are shown of what keys use.
+// quantiles are the quantiles of the keys' use that are shown.
 var quantiles = []struct {
 	at   float64
 	name string
 }{{0.5, "half of them"}, {0.9, "90 %"}, {0.99, "99 %"}, {0.999, "99.9 %"}, {1, "all"}}
 
-// writeUse says for each period how much keys use.
+// writeUse writes for each period how much keys use.
 func (a *analysis) writeUse(b *strings.Builder) {
 	rows := [][]string{{"What a key uses at most"}}
 	for _, q := range quantiles {
@@ -129,7 +129,7 @@ func (a *analysis) writeSmallest(b *strings.Builder) {
 	align(b, rows)
 }
 
-// A smallest is one of the smallest limits, and of what it denies little.
+// A smallest is one of the smallest limits that deny little. of says whether it denies few of the requests or few of the keys.
 type smallest struct {
 	of string
 	found
@@ -150,7 +150,7 @@ func (f smallest) requests(j *judged) string { return share(f.denied, j.Arrivals
 
 func (f smallest) keysOf(j *judged) string { return share(int64(f.keys), int64(len(j.Keys))) }
 
-// share writes a part of all, as in "120 (1.5 %)".
+// share returns a part of all as a text, as in "120 (1.5 %)".
 func share(part, all int64) string {
 	percent := 100 * float64(part) / float64(max(all, 1))
 	digits := 1
@@ -172,7 +172,7 @@ func plural(n int, one, many string) string {
 	return grouped(int64(n)) + " " + many
 }
 
-// grouped writes a number with commas between thousands.
+// grouped returns a number with commas between thousands.
 func grouped(n int64) string {
 	text := strconv.FormatInt(n, 10)
 	for i := len(text) - 3; i > 0; i -= 3 {
@@ -181,7 +181,7 @@ func grouped(n int64) string {
 	return text
 }
 
-// short writes a duration with three digits or so.
+// short returns a duration with about three digits.
 func short(d time.Duration) string {
 	if d >= time.Second {
 		return d.Round(100 * time.Millisecond).String()
@@ -189,7 +189,7 @@ func short(d time.Duration) string {
 	return d.Round(100 * time.Microsecond).String()
 }
 
-// period writes that of a limit, such as "minute" or "5m".
+// period returns the period of a limit as a text, such as "minute" or "5m".
 func period(d time.Duration) string {
 	for name, unit := range map[string]time.Duration{"second": time.Second, "minute": time.Minute, "hour": time.Hour} {
 		if d == unit {
@@ -199,7 +199,7 @@ func period(d time.Duration) string {
 	return strings.TrimSuffix(strings.TrimSuffix(d.String(), "0s"), "0m")
 }
 
-// shown returns a key as a terminal can show it: a client may have put anything into it.
+// shown returns a key in a form that is harmless on a terminal: a client may have put any text into it.
 func shown(key string) string {
 	text := strconv.Quote(key)
 	if len(text) > 62 {

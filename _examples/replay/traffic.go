@@ -10,38 +10,38 @@ import (
 	"github.com/redislimit/redislimit/limittest"
 )
 
-// A request is one of the log, small, because there are many.
+// A request is one request of the log. It is small, because there are many.
 type request struct {
 	at   int64 // microseconds since 1970
 	key  uint32
 	cost int32
 }
 
-// A traffic is the requests of a log.
+// A traffic contains the requests of a log.
 type traffic struct {
 	requests []request
 	keys     []string
-	ids      map[string]uint32 // of each key its place in keys
-	fields   []string          // of which the keys were read
+	ids      map[string]uint32 // the index of each key in keys
+	fields   []string          // the fields from which the keys were read
 
-	lines   int
-	skipped []skipped     // what is left out, in the order in which it was found first
+	lines   int           // how many lines were read
+	skipped []skipped     // the lines that are left out, in the order of their first occurrence
 	late    int           // how many requests were out of order
-	lateBy  time.Duration // and by how much at most
-	part    bool          // a time had a part of a second
-	broken  []string      // files of which the end cannot be read
+	lateBy  time.Duration // by how much they were late, at most
+	part    bool          // whether a time has a fraction of a second
+	broken  []string      // files whose end cannot be read
 }
 
-// A skipped is why lines are left out.
+// A skipped describes lines that are left out for one reason.
 type skipped struct {
 	why          string
-	first, lines int
-	fields       []string // of the first line
+	first, lines int      // the first of these lines, and how many there are
+	fields       []string // the names of the first line's fields
 }
 
 func newTraffic() *traffic { return &traffic{ids: make(map[string]uint32)} }
 
-// skip notes that the latest line is left out. fields are the names of its fields, if they help.
+// skip records that the latest line is left out. fields are the names of its fields, if they help.
 func (t *traffic) skip(why string, fields ...string) {
 	i := slices.IndexFunc(t.skipped, func(s skipped) bool { return s.why == why })
 	if i < 0 {
@@ -51,14 +51,14 @@ func (t *traffic) skip(why string, fields ...string) {
 	t.skipped[i].lines++
 }
 
-// counted notes the field of a key.
+// counted records the field from which a key was read.
 func (t *traffic) counted(field string) {
 	if !slices.Contains(t.fields, field) {
 		t.fields = append(t.fields, field)
 	}
 }
 
-// add adds a request. No limit has room for a cost of more than 1e9, so that is what it is then.
+// add adds a request. A cost of more than 2^31-1 is reduced to it: no limit has room for more than 1e9 units.
 func (t *traffic) add(at time.Time, key []byte, cost int64) {
 	id, known := t.ids[string(key)]
 	if !known {
@@ -71,7 +71,7 @@ func (t *traffic) add(at time.Time, key []byte, cost int64) {
 	t.requests = append(t.requests, request{at.UnixMicro(), id, int32(min(cost, math.MaxInt32))})
 }
 
-// sort puts the requests in order. Those of one instant stay as they were.
+// sort sorts the requests by time. Requests with the same time keep their order.
 func (t *traffic) sort() {
 	latest := int64(math.MinInt64)
 	for _, r := range t.requests {
@@ -86,7 +86,7 @@ func (t *traffic) sort() {
 	}
 }
 
-// arrivals returns requests as Replay wants them. tick is called now and then.
+// arrivals returns requests as arrivals for Replay. It calls tick now and then.
 func (t *traffic) arrivals(requests []request, tick func(done int)) iter.Seq[limittest.Arrival] {
 	return func(yield func(limittest.Arrival) bool) {
 		for i, r := range requests {
@@ -104,10 +104,10 @@ func (t *traffic) first() time.Time { return time.UnixMicro(t.requests[0].at).UT
 
 func (t *traffic) last() time.Time { return time.UnixMicro(t.requests[len(t.requests)-1].at).UTC() }
 
-// busiest returns the most units that each key used within any period, however that lies.
+// busiest returns the most units that each key used within any period, wherever the period begins.
 func (t *traffic) busiest(period time.Duration) []int64 {
 	type window struct {
-		requests []request // of the key, in the period before its last one
+		requests []request // the requests of the key in the period that ends with its last request
 		units    int64
 	}
 	windows, most := make([]window, len(t.keys)), make([]int64, len(t.keys))

@@ -1,6 +1,6 @@
 // Package routers shows the net/http middleware with routers and frameworks that are
-// built on net/http: chi, gorilla/mux, huma, Connect and gRPC-gateway. It is a Go module of its own;
-// "go test -C _examples/routers ./..." runs it.
+// built on net/http: chi, gorilla/mux, huma, Connect and gRPC-Gateway. It is a Go module of its own;
+// "go test -C _examples/routers ./..." runs its tests.
 package routers
 
 import (
@@ -22,18 +22,18 @@ import (
 	httplimit "github.com/redislimit/redislimit/nethttp"
 )
 
-// Chi limits all routes by address, and those below /users by address and route.
+// Chi limits all routes by address, and the routes below /users also by address and route.
 func Chi(all, users *core.Limiter) http.Handler {
 	r := chi.NewRouter()
 	r.Use(httplimit.Middleware(all, keyfunc.IP()))
 	r.Route("/users", func(r chi.Router) {
-		byRoute := keyfunc.Join(keyfunc.IP(), keyfunc.Route()) // not known in Use
+		byRoute := keyfunc.Join(keyfunc.IP(), keyfunc.Route()) // the route is not known in Use
 		r.With(httplimit.Middleware(users, byRoute)).Get("/{id}", hello)
 	})
 	return r
 }
 
-// Mux limits by address and route.
+// Mux limits requests by address and route.
 func Mux(lim *core.Limiter) http.Handler {
 	address := keyfunc.IP()
 	byRoute := httplimit.Key(func(r *http.Request) (string, error) {
@@ -50,7 +50,7 @@ func Mux(lim *core.Limiter) http.Handler {
 	return r
 }
 
-// Huma limits an API: the middleware stands around the router below it.
+// Huma limits an API. The middleware is mounted around the router of the API.
 func Huma(lim *core.Limiter) http.Handler {
 	router := http.NewServeMux()
 	api := humago.New(router, huma.DefaultConfig("Greetings", "1.0.0"))
@@ -72,7 +72,7 @@ func Connect(lim *core.Limiter) http.Handler {
 	answers := connect.NewErrorWriter()
 	denied := func(w http.ResponseWriter, r *http.Request) {
 		err := connect.NewError(connect.CodeResourceExhausted, errors.New("too many requests"))
-		if !answers.IsSupported(r) { // such as a browser
+		if !answers.IsSupported(r) { // the client does not use one of the protocols, such as a browser
 			http.Error(w, err.Error(), http.StatusTooManyRequests)
 			return
 		}
@@ -87,10 +87,10 @@ func sayHello(_ context.Context, request *connect.Request[wrapperspb.StringValue
 	return connect.NewResponse(wrapperspb.String("hello " + request.Msg.GetValue())), nil
 }
 
-// Gateway limits what gRPC-gateway translates: its ServeMux is an http.Handler.
+// Gateway limits the requests that gRPC-Gateway translates. The ServeMux of gRPC-Gateway is an http.Handler.
 func Gateway(lim *core.Limiter) (http.Handler, error) {
 	gateway := runtime.NewServeMux()
-	// Your generated RegisterGreetServiceHandler(ctx, gateway, conn) does this.
+	// In your service, the generated RegisterGreetServiceHandler(ctx, gateway, conn) does this.
 	err := gateway.HandlePath(http.MethodGet, "/users/{id}", func(w http.ResponseWriter, r *http.Request, _ map[string]string) { hello(w, r) })
 	return httplimit.Middleware(lim, keyfunc.IP())(gateway), err
 }

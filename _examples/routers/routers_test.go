@@ -21,7 +21,7 @@ import (
 	httplimit "github.com/redislimit/redislimit/nethttp"
 )
 
-// limiter allows n requests an hour.
+// limiter returns a limiter of n requests per hour.
 func limiter(t *testing.T, n int64) *core.Limiter {
 	t.Helper()
 	return core.MustNewMemory("example", core.FixedWindow(core.PerHour(n)))
@@ -34,7 +34,7 @@ func get(t *testing.T, h http.Handler, path string) *httptest.ResponseRecorder {
 	return w
 }
 
-// left returns what is left of a key.
+// left returns how many units of a key are left.
 func left(t *testing.T, lim *core.Limiter, key string) int64 {
 	t.Helper()
 	res, err := lim.Peek(t.Context(), key)
@@ -44,9 +44,9 @@ func left(t *testing.T, lim *core.Limiter, key string) int64 {
 	return res.Remaining
 }
 
-const address = "ip:192.0.2.1" // of httptest
+const address = "ip:192.0.2.1" // the address of httptest's requests
 
-// TestPatterns has all paths of a route share its limit.
+// TestPatterns checks that all paths of a route share the limit of the route.
 func TestPatterns(t *testing.T) {
 	all, users := limiter(t, 10), limiter(t, 2)
 	ofMux := limiter(t, 2)
@@ -54,19 +54,19 @@ func TestPatterns(t *testing.T) {
 	for name, h := range map[string]http.Handler{"chi": Chi(all, users), "mux": Mux(ofMux)} {
 		for i, want := range []int{200, 200, 429} {
 			if w := get(t, h, "/users/"+strings.Repeat("x", i+1)); w.Code != want {
-				t.Errorf("%s, request %d: %d, want %d", name, i, w.Code, want)
+				t.Errorf("%s, request %d: got status %d, want %d", name, i, w.Code, want)
 			}
 		}
 	}
 	if n := left(t, all, address); n != 7 {
-		t.Errorf("%d of all left, want 7", n)
+		t.Errorf("%d units of the address are left, want 7", n)
 	}
 	if n, m := left(t, users, route), left(t, ofMux, route); n != 0 || m != 0 {
-		t.Errorf("%d and %d of the routes left, want none", n, m)
+		t.Errorf("%d and %d units of the routes are left, want none", n, m)
 	}
 }
 
-// TestRealIP has chi's RealIP overwrite the peer's address by what clients send: they are warned of, once.
+// TestRealIP uses chi's RealIP, which replaces the peer's address by the address that a client sends: a warning must be logged, once.
 func TestRealIP(t *testing.T) {
 	var logs bytes.Buffer
 	lim, err := core.NewMemory("api", core.FixedWindow(core.PerHour(3)), core.Logger(slog.New(slog.NewTextHandler(&logs, nil))))
@@ -74,7 +74,7 @@ func TestRealIP(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := chi.NewRouter()
-	r.Use(middleware.RealIP) //nolint:staticcheck // it is deprecated for what is tested here
+	r.Use(middleware.RealIP) //nolint:staticcheck // it is deprecated for the mistake that is tested here
 	r.Use(httplimit.Middleware(lim, keyfunc.IP()))
 	r.Get("/", func(http.ResponseWriter, *http.Request) {})
 	for i := range 9 {
@@ -83,21 +83,23 @@ func TestRealIP(t *testing.T) {
 		r.ServeHTTP(httptest.NewRecorder(), request)
 	}
 	if n := strings.Count(logs.String(), "RemoteAddr, is not an address with a port"); n != 1 {
-		t.Errorf("%d warnings, want 1: %s", n, logs.String())
+		t.Errorf("%d warnings are logged, want 1: %s", n, logs.String())
 	}
 }
 
+// TestHuma checks that the decision reaches the handler, and that a request over the limit is denied.
 func TestHuma(t *testing.T) {
 	h := Huma(limiter(t, 2))
 	if w := get(t, h, "/users/1"); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), "1 left") || w.Header().Get("X-RateLimit-Remaining") != "1" {
-		t.Error(w.Code, w.Header(), w.Body)
+		t.Errorf("the first request: got status %d, the headers %v and the body %s, want 200 with 1 left", w.Code, w.Header(), w.Body)
 	}
 	get(t, h, "/users/2")
 	if w := get(t, h, "/users/3"); w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") != "3600" {
-		t.Error(w.Code, w.Header(), w.Body)
+		t.Errorf("the third request: got status %d, the headers %v and the body %s, want 429 with Retry-After 3600", w.Code, w.Header(), w.Body)
 	}
 }
 
+// TestGateway checks that the second of two requests is denied.
 func TestGateway(t *testing.T) {
 	h, err := Gateway(limiter(t, 1))
 	if err != nil {
@@ -105,39 +107,40 @@ func TestGateway(t *testing.T) {
 	}
 	for i, want := range []int{200, 429} {
 		if w := get(t, h, "/users/1"); w.Code != want {
-			t.Errorf("request %d: %d, want %d", i, w.Code, want)
+			t.Errorf("request %d: got status %d, want %d", i, w.Code, want)
 		}
 	}
 }
 
-// TestConnect asks in each of the three protocols.
+// TestConnect makes calls in each of the three protocols, and checks what clients get when they are denied and in an outage.
 func TestConnect(t *testing.T) {
 	for protocol, option := range map[string]connect.ClientOption{
 		"connect": connect.WithHTTPGet(), "connect, JSON": connect.WithProtoJSON(), "gRPC": connect.WithGRPC(), "gRPC-Web": connect.WithGRPCWeb(),
 	} {
 		t.Run(protocol, func(t *testing.T) {
 			if reply, err := call(t, Connect(limittest.Allow()), option); err != nil || reply.Msg.GetValue() != "hello world" {
-				t.Fatal(reply, err)
+				t.Fatalf("got %v, %v; want \"hello world\"", reply, err)
 			}
 			_, err := call(t, Connect(limittest.Deny(30e9)), option)
 			var denied *connect.Error
 			if !errors.As(err, &denied) || denied.Code() != connect.CodeResourceExhausted || denied.Meta().Get("Retry-After") != "30" {
-				t.Errorf("%v, with %v", err, denied.Meta())
+				t.Errorf("a denied call: got error %v with %v, want RESOURCE_EXHAUSTED with Retry-After 30", err, denied.Meta())
 			}
-			// Without OnDenied, and in an outage, clients have a plain status of HTTP.
+			// Without OnDenied, and in an outage, clients get a plain HTTP status.
 			for name, lim := range map[string]*core.Limiter{"denied": limittest.Deny(30e9), "outage": limittest.Unavailable()} {
 				plain := httplimit.Middleware(lim, keyfunc.IP())(http.NotFoundHandler())
 				if _, err := call(t, plain, option); connect.CodeOf(err) != connect.CodeUnavailable {
-					t.Errorf("%s, plainly: %v", name, err)
+					t.Errorf("%s, without OnDenied: got error %v, want UNAVAILABLE", name, err)
 				}
 			}
 		})
 	}
 	if w := get(t, Connect(limittest.Deny(30e9)), "/"); w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") != "30" {
-		t.Error("a browser:", w.Code, w.Header())
+		t.Errorf("a browser: got status %d and the headers %v, want 429 with Retry-After 30", w.Code, w.Header())
 	}
 }
 
+// call calls the service by one of the protocols.
 func call(t *testing.T, h http.Handler, option connect.ClientOption) (*connect.Response[wrapperspb.StringValue], error) {
 	t.Helper()
 	s := httptest.NewUnstartedServer(h)

@@ -1,6 +1,6 @@
 // Command tokens limits an API whose requests cost a number of tokens that is known only
-// at the end, as that of a language model does: each API key may use 1000 tokens a
-// minute. It is one file, to be copied, like those of the other examples. Without -redis
+// at the end, such as the API of a language model: each API key may use 1000 tokens per
+// minute. It is one file that you can copy, like the other examples. Without -redis
 // it starts an embedded Redis, so that "go run ./_examples/tokens" needs nothing else.
 package main
 
@@ -58,7 +58,7 @@ func routes(lim *core.Limiter) http.Handler {
 		guard.Cost(func(keyfunc.Request) int64 { return estimate }),
 		guard.CountIf(func(status int) bool { return status == http.StatusOK })) // errors are free
 	shown := httplimit.Middleware(lim, byKey,
-		guard.Cost(func(keyfunc.Request) int64 { return 0 })) // sets the headers, and charges nothing
+		guard.Cost(func(keyfunc.Request) int64 { return 0 })) // the headers are set, and nothing is charged
 
 	mux := http.NewServeMux()
 	mux.Handle("POST /answer", authenticate(limited(http.HandlerFunc(answer))))
@@ -67,7 +67,7 @@ func routes(lim *core.Limiter) http.Handler {
 	return mux
 }
 
-// answer streams an answer. A token is a word, of the question or of the answer.
+// answer streams an answer. Each word of the question and of the answer is a token.
 func answer(w http.ResponseWriter, r *http.Request) {
 	question, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 4096))
 	words := strings.Fields(string(question))
@@ -79,7 +79,7 @@ func answer(w http.ResponseWriter, r *http.Request) {
 	tokens := int64(len(words))
 	for word := range model(words) {
 		tokens++
-		httplimit.SetCost(r.Context(), tokens) // so far: the client may leave at any time
+		httplimit.SetCost(r.Context(), tokens) // the cost so far, because the client may leave at any time
 		if _, err := fmt.Fprintln(w, word); err != nil {
 			return
 		}
@@ -101,14 +101,14 @@ func model(question []string) func(yield func(string) bool) {
 	}
 }
 
-// usage shows what is left, as the headers do.
+// usage shows how many tokens are left, as the headers do.
 func usage(w http.ResponseWriter, r *http.Request) {
 	if res, ok := httplimit.Result(r.Context()); ok {
 		_, _ = fmt.Fprintf(w, "%d of %d tokens left; all of them in %v\n", res.Remaining, res.Limit, res.ResetAfter.Round(time.Second))
 	}
 }
 
-// authenticate lets pass who has an API key that was issued.
+// authenticate serves only requests with an API key that was issued.
 func authenticate(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !issued(r.Header.Get("X-API-Key")) {
@@ -124,7 +124,7 @@ func authenticate(next http.Handler) http.Handler {
 // issued reports whether an API key is one that this service has issued.
 func issued(key string) bool { return key == "demo-key-1" || key == "demo-key-2" }
 
-// What follows is not about limits: flags, the connection to Redis, start and stop.
+// The rest is not about limits: flags, the connection to Redis, start and stop.
 
 // start reads the flags, connects to Redis and listens.
 func start() (redis.UniversalClient, net.Listener) {
@@ -157,7 +157,7 @@ func connect(redisURL string) (rdb redis.UniversalClient) {
 			log.Fatal("-redis is needed in a 32-bit program: the embedded Redis (miniredis) cuts times to 32 bits there")
 		}
 		embedded := must(miniredis.Run())
-		embedded.ClockTTL(true) // keys expire
+		embedded.ClockTTL(true) // lets keys expire
 		redisURL = "redis://" + embedded.Addr()
 		fmt.Println("No -redis given: using an embedded Redis (miniredis) in this process. Its counts end with it.")
 	}
@@ -185,7 +185,7 @@ func connect(redisURL string) (rdb redis.UniversalClient) {
 	return rdb
 }
 
-// must returns what has to do with Redis, or ends the program.
+// must returns v, or ends the program with err, which is about -redis.
 func must[T any](v T, err error) T {
 	if err != nil {
 		log.Fatal("-redis: ", err)

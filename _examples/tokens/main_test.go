@@ -11,7 +11,7 @@ import (
 	"github.com/redislimit/redislimit/core"
 )
 
-// TestTokens asks until there is a debt, and again when it is paid.
+// TestTokens sends questions until there is a debt, and again when the debt is paid.
 func TestTokens(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -39,7 +39,7 @@ func TestTokens(t *testing.T) {
 			w := httptest.NewRecorder()
 			app.ServeHTTP(w, r)
 			if got := w.Header().Get("X-RateLimit-Remaining"); w.Code != step.status || got != step.remaining {
-				t.Errorf("%.20q with %s: status %d, %q remaining; want %d, %q, because %s",
+				t.Errorf("%.20q with %s: got status %d and %q remaining, want %d and %q, because %s",
 					step.words, step.key, w.Code, got, step.status, step.remaining, step.reason)
 			}
 		}
@@ -48,7 +48,7 @@ func TestTokens(t *testing.T) {
 		w := httptest.NewRecorder()
 		app.ServeHTTP(w, r)
 		if want := "1000 of 1000 tokens left; all of them in 0s\n"; w.Body.String() != want {
-			t.Errorf("usage: %q, want %q", w.Body, want)
+			t.Errorf("usage: got %q, want %q", w.Body, want)
 		}
 	})
 }

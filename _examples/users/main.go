@@ -1,6 +1,6 @@
-// Command users limits users of organizations: a user may send 5 requests a minute, and all users of
-// an organization 12. What one limit denies is charged to neither. It is one file, to be copied, like
-// those of the other examples. Without -redis it starts an embedded Redis, so that
+// Command users limits users of organizations: a user may send 5 requests per minute, and all users of
+// an organization together 12. A request that one of the limits denies is charged to neither. It is one
+// file that you can copy, like the other examples. Without -redis it starts an embedded Redis, so that
 // "go run ./_examples/users" needs nothing else.
 package main
 
@@ -62,15 +62,15 @@ func routes(perUser, perOrg *core.Limiter) http.Handler {
 	})))
 }
 
-// A user is what authentication finds out.
+// A user is the result of authentication.
 type user struct{ name, org string }
 
 func (u user) String() string { return u.name + "@" + u.org }
 
-// userKey is where authenticate stores the user.
+// userKey is the key under which authenticate stores the user in a request's context.
 type userKey struct{}
 
-// authenticate trusts what the client says: a service of yours does not.
+// authenticate trusts the header that the client sends. A real service must not.
 func authenticate(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		name, org, ok := strings.Cut(cmp.Or(r.Header.Get("User"), "anonymous@nobody"), "@")
@@ -82,7 +82,7 @@ func authenticate(next http.Handler) http.Handler {
 	})
 }
 
-// What follows is not about limits: flags, the connection to Redis, start and stop.
+// The rest is not about limits: flags, the connection to Redis, start and stop.
 
 // start reads the flags, connects to Redis and listens.
 func start() (redis.UniversalClient, net.Listener) {
@@ -115,7 +115,7 @@ func connect(redisURL string) (rdb redis.UniversalClient) {
 			log.Fatal("-redis is needed in a 32-bit program: the embedded Redis (miniredis) cuts times to 32 bits there")
 		}
 		embedded := must(miniredis.Run())
-		embedded.ClockTTL(true) // keys expire
+		embedded.ClockTTL(true) // lets keys expire
 		redisURL = "redis://" + embedded.Addr()
 		fmt.Println("No -redis given: using an embedded Redis (miniredis) in this process. Its counts end with it.")
 	}
@@ -143,7 +143,7 @@ func connect(redisURL string) (rdb redis.UniversalClient) {
 	return rdb
 }
 
-// must returns what has to do with Redis, or ends the program.
+// must returns v, or ends the program with err, which is about -redis.
 func must[T any](v T, err error) T {
 	if err != nil {
 		log.Fatal("-redis: ", err)

@@ -8,7 +8,7 @@ import (
 	"github.com/redislimit/redislimit/core"
 )
 
-// TestUsers has three users send more than they may, and a user of another organization.
+// TestUsers sends more requests than allowed for three users of one organization, and for a user of another organization.
 func TestUsers(t *testing.T) {
 	t.Parallel()
 	perUser := core.MustNewMemory("user", core.FixedWindow(core.PerDay(5)))
@@ -17,7 +17,7 @@ func TestUsers(t *testing.T) {
 	for _, step := range []struct {
 		user   string
 		served int
-		by     string // the header of the last answer
+		by     string // the limit in the headers of the last answer
 	}{
 		{"alice@acme", 5, "5"},
 		{"bob@acme", 5, "5"},
@@ -36,7 +36,7 @@ func TestUsers(t *testing.T) {
 			}
 		}
 		if served != step.served || by != step.by {
-			t.Errorf("%s: %d served, limit %q; want %d, %q", step.user, served, by, step.served, step.by)
+			t.Errorf("%s: %d requests were served, and the limit is %q; want %d and %q", step.user, served, by, step.served, step.by)
 		}
 	}
 }

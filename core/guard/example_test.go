@@ -218,15 +218,15 @@ func ExampleRetryJitter() {
 
 	get(h, "/")
 	get(h, "/")
-	told := map[string]bool{}
+	waits := map[string]bool{}
 	for range 20 {
 		seconds := get(h, "/").Header().Get("Retry-After")
-		told[seconds] = true
+		waits[seconds] = true
 		if n, err := strconv.Atoi(seconds); err != nil || n < 3599 || n > 5400 {
 			fmt.Println(n, err)
 		}
 	}
-	fmt.Println(len(told) > 1)
+	fmt.Println(len(waits) > 1)
 	// Output: true
 }
 
@@ -244,7 +244,7 @@ func ExampleHeaderPrefix() {
 	// RateLimit-Reset: 3600
 }
 
-// Clients of an hourly limit get a Retry-After of one minute. The Result has the whole wait.
+// Clients of an hourly limit get a Retry-After of one minute. The Result still contains the whole wait.
 func ExampleMaxRetryAfter() {
 	denied := func(w http.ResponseWriter, r *http.Request) {
 		res, _ := httplimit.Result(r.Context())

@@ -20,9 +20,8 @@ import (
 	httplimit "github.com/redislimit/redislimit/nethttp"
 )
 
-// TestLongRequest checks a request that takes much longer than the hold. Its units must stay held, so
-// that they are settled as after a short request. The window is a day, so that charges do not expire
-// during the test.
+// TestLongRequest checks a request that takes much longer than the hold. Its units must stay held, so that they are settled as
+// after a short request. The window is a day, so that charges do not expire during the test.
 func TestLongRequest(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -33,22 +32,22 @@ func TestLongRequest(t *testing.T) {
 				for range 10 {
 					time.Sleep(time.Minute)
 					if left := limits.Left(t, lim, "ip:192.0.2.1")[0]; left != 6 {
-						t.Errorf("meanwhile %d units are left, want 6", left)
+						t.Errorf("during the request %d units are left, want 6", left)
 					}
 				}
 				httplimit.SetCost(r.Context(), 1)
 			}))
 		if w := get(h, "/"); w.Code != http.StatusOK {
-			t.Fatal(w.Code)
+			t.Fatalf("got status %d, want 200", w.Code)
 		}
 		if left := limits.Left(t, lim, "ip:192.0.2.1")[0]; left != 9 {
-			t.Errorf("then %d units are left, want 9", left)
+			t.Errorf("after the request %d units are left, want 9", left)
 		}
 	})
 }
 
-// TestWhenOver checks when the function given to WhenOver runs: a second after the end of the request if
-// the status decides what is charged, and at once if there are only slots to free.
+// TestWhenOver checks when the function given to WhenOver is called: a second after the end of the request if the status decides
+// what is charged, because the application may still answer, and at once if there are only slots to free.
 func TestWhenOver(t *testing.T) {
 	t.Parallel()
 	counted := guard.CountIf(func(int) bool { return true })
@@ -72,20 +71,19 @@ func TestWhenOver(t *testing.T) {
 				note := func() { over <- time.Now() }
 				g.WhenOver(ctx, note)
 				stop := g.WhenOver(ctx, note)
-				time.Sleep(time.Hour) // the client may leave at any time
+				time.Sleep(time.Hour) // a request may take any time
 				stop()
 				ended := time.Now()
 				end()
 				if took := (<-over).Sub(ended); took != c.want || len(over) > 0 {
-					t.Errorf("after %v, want %v; %d were stopped and called", took, c.want, len(over))
+					t.Errorf("the function was called %v after the end, want %v; %d calls of the function that was stopped, want none", took, c.want, len(over))
 				}
 			})
 		})
 	}
 }
 
-// TestCountIfPanics checks that units are charged, and not held forever, if the function of CountIf
-// panics.
+// TestCountIfPanics checks that units are charged, and not held forever, if the function of CountIf panics.
 func TestCountIfPanics(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -95,21 +93,20 @@ func TestCountIfPanics(t *testing.T) {
 		func() {
 			defer func() {
 				if recover() == nil {
-					t.Error("no panic")
+					t.Error("the panic of CountIf did not reach the caller")
 				}
 			}()
 			h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil))
 		}()
 		time.Sleep(2 * time.Minute) // the window has ended, but units that are still held would have been renewed
 		if res, err := lim.Peek(t.Context(), "ip:192.0.2.1"); err != nil || res.Remaining != 10 {
-			t.Errorf("%d units are left, %v; want 10", res.Remaining, err)
+			t.Errorf("%d units are left, error %v; want 10 and none", res.Remaining, err)
 		}
 	})
 }
 
-// TestSubRequests checks a handler that serves several requests within one, as a batch API does. The
-// cost of one must not apply to the next one, which sets none. The middleware around them charges the
-// cost that was set last.
+// TestSubRequests checks a handler that serves several requests within one, as a batch API does. A cost that one of them sets
+// must not apply to the next one, which sets none. The middleware around them charges the cost that was set last.
 func TestSubRequests(t *testing.T) {
 	t.Parallel()
 	hundred := core.FixedWindow(core.PerHour(100))
@@ -130,13 +127,13 @@ func TestSubRequests(t *testing.T) {
 	get(all, "/")
 	for lim, want := range map[*core.Limiter]int64{inner: 100 - 7 - 1 - 1 - 9 - 1, outer: 100 - 9} {
 		if res, err := lim.Peek(t.Context(), "ip:192.0.2.1"); err != nil || res.Remaining != want {
-			t.Errorf("%s: %d left, %v; want %d", lim.Name(), res.Remaining, err, want)
+			t.Errorf("%s: %d units are left, error %v; want %d", lim.Name(), res.Remaining, err, want)
 		}
 	}
 }
 
-// TestCountedTwice checks that there is a warning if a request passes the same middleware twice, and
-// none if a handler serves several requests within one, each of which is counted.
+// TestCountedTwice checks that a warning is logged if a request passes the same middleware twice, and none if a handler serves
+// several requests within one, each of which is counted.
 func TestCountedTwice(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -159,13 +156,13 @@ func TestCountedTwice(t *testing.T) {
 			get(h, "/")
 		}
 		if n := strings.Count(logs.String(), "a request is counted twice"); n != c.want {
-			t.Errorf("%s: %d warnings, want %d: %s", name, n, c.want, logs.String())
+			t.Errorf("%s: %d warnings are logged, want %d: %s", name, n, c.want, logs.String())
 		}
 	}
 }
 
-// TestSetCostLate checks that there is one warning if SetCost is called after the response has ended,
-// and that such a cost is not charged.
+// TestSetCostLate checks that one warning is logged if SetCost is called after the response has ended, and that such a cost is
+// not charged.
 func TestSetCostLate(t *testing.T) {
 	t.Parallel()
 	var logs strings.Builder
@@ -180,10 +177,10 @@ func TestSetCostLate(t *testing.T) {
 		httplimit.SetCost(requests[i].Context(), 40)
 	}
 	if n := strings.Count(logs.String(), "SetCost was called when the response had ended"); n != 1 || strings.Count(logs.String(), "\n") != 1 {
-		t.Errorf("%d warnings, want 1: %s", n, logs.String())
+		t.Errorf("%d warnings are logged, want 1: %s", n, logs.String())
 	}
 	if res, err := lim.Peek(t.Context(), "ip:192.0.2.1"); err != nil || res.Remaining != 96 {
-		t.Errorf("%d left, %v; want 96", res.Remaining, err)
+		t.Errorf("%d units are left, error %v; want 96", res.Remaining, err)
 	}
 }
 
@@ -196,13 +193,12 @@ func TestContextOfSlots(t *testing.T) {
 	within := func() error { return errors.New("no handler ran") }
 	h := httplimit.Middleware(lim, keyfunc.IP())(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { within = r.Context().Err }))
 	if get(h, "/"); !errors.Is(within(), context.Canceled) {
-		t.Errorf("the context has the error %v", within())
+		t.Errorf("after the request, its context has the error %v, want Canceled", within())
 	}
 }
 
-// TestClientLeft checks that a request whose context has ended before it arrives gets a 503: the server
-// is shutting down, which cancels its BaseContext, and the client is still there.
-// TestClientLeftMeanwhile is about a client that leaves later.
+// TestClientLeft checks that a request whose context has ended before it arrives gets a 503: the server is shutting down, which
+// cancels its BaseContext, and the client is still there. TestClientLeftMeanwhile is about a client that leaves later.
 func TestClientLeft(t *testing.T) {
 	t.Parallel()
 	ctx, leave := context.WithCancel(t.Context())
@@ -214,8 +210,8 @@ func TestClientLeft(t *testing.T) {
 	}
 }
 
-// TestClientLeftMeanwhile checks a client that leaves after its request was admitted: no handler runs,
-// and everything that can be given back is neither held nor charged.
+// TestClientLeftMeanwhile checks a client that leaves after its request was admitted: no handler runs, and units and slots that can
+// be given back are neither held nor charged.
 func TestClientLeftMeanwhile(t *testing.T) {
 	t.Parallel()
 	for name, option := range map[string]guard.Option{
@@ -236,13 +232,12 @@ func TestClientLeftMeanwhile(t *testing.T) {
 			t.Errorf("%s: status %d, want %d", name, w.Code, adapter.StatusClientGone)
 		}
 		if left := limits.Left(t, lim, "ip:192.0.2.1"); !slices.Equal(left, []int64{10, 5}) {
-			t.Errorf("%s: %d are left", name, left)
+			t.Errorf("%s: %d units and slots are left, want 10 and 5", name, left)
 		}
 	}
 }
 
-// TestLimiterForIsLogged checks how errors of LimiterFor are logged: an invalid limit once, and other
-// errors at most once per minute.
+// TestLimiterForIsLogged checks how errors of LimiterFor are logged: an invalid limit once, and other errors at most once per minute.
 func TestLimiterForIsLogged(t *testing.T) {
 	t.Parallel()
 	var logged strings.Builder
@@ -255,22 +250,22 @@ func TestLimiterForIsLogged(t *testing.T) {
 	}))(http.HandlerFunc(hello))
 	for _, path := range []string{"/", "/", "/fails", "/fails"} {
 		if w := get(h, path); w.Code != http.StatusInternalServerError || w.Header().Get("X-RateLimit-Limit") != "" {
-			t.Errorf("%s: %d, %v", path, w.Code, w.Header())
+			t.Errorf("%s: got status %d and the headers %v, want 500 and no limit", path, w.Code, w.Header())
 		}
 	}
 	if got := logged.String(); strings.Count(got, "-7/1h") != 1 || strings.Count(got, "no table") != 1 {
-		t.Error(got)
+		t.Errorf("got the log %q, want one line for each error", got)
 	}
 }
 
-// TestDelayIsTold checks that observers receive an EventWait for a request that waits for its Delay and
-// for one that leaves during its Delay, and an EventCancel for the place that is given back.
-func TestDelayIsTold(t *testing.T) {
+// TestDelayIsObserved checks that observers receive an EventWait for a request that waits for its Delay and for one that leaves
+// during its Delay, and an EventCancel for the place that is given back.
+func TestDelayIsObserved(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		heard := map[core.EventKind][]core.Event{}
+		observed := map[core.EventKind][]core.Event{}
 		lim := core.MustNewMemory("queue", core.LeakyBucket(core.PerSecond(1), core.Burst(9)), core.Observe(func(_ context.Context, e core.Event) {
-			heard[e.Kind] = append(heard[e.Kind], e)
+			observed[e.Kind] = append(observed[e.Kind], e)
 		}))
 		h := httplimit.Middleware(lim, keyfunc.IP())(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 		for range 2 { // only the second one has a Delay
@@ -279,21 +274,21 @@ func TestDelayIsTold(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second/4)
 		defer cancel()
 		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodGet, "/", http.NoBody))
-		waits, cancels := heard[core.EventWait], heard[core.EventCancel]
+		waits, cancels := observed[core.EventWait], observed[core.EventCancel]
 		if len(waits) != 2 || len(cancels) != 1 || cancels[0].Cost != 1 {
-			t.Fatalf("heard of %+v and %+v", waits, cancels)
+			t.Fatalf("observed the waits %+v and the cancellations %+v, want two and one of cost 1", waits, cancels)
 		}
 		if e := waits[0]; e.Took != time.Second || !e.Result.Allowed || e.Err != nil || e.Limiter != "queue" {
-			t.Errorf("heard of %+v", e)
+			t.Errorf("observed %+v, want an admitted wait of 1s", e)
 		}
 		if e := waits[1]; e.Took != time.Second/4 || e.Result.Allowed || !errors.Is(e.Err, context.DeadlineExceeded) {
-			t.Errorf("heard of %+v", e)
+			t.Errorf("observed %+v, want a wait of 250ms that ended with DeadlineExceeded", e)
 		}
 	})
 }
 
-// TestCostOfZeroUnderLimitOfZero has a request that costs nothing pass two middlewares, of which the inner one has a limit of 0 for
-// its customer: the headers are of that limit, as the next request that costs something is denied by it.
+// TestCostOfZeroUnderLimitOfZero sends a request that costs nothing through two middlewares, of which the inner one has a limit of 0
+// for its customer. The headers must be those of the inner limit, because it denies the next request that costs something.
 func TestCostOfZeroUnderLimitOfZero(t *testing.T) {
 	t.Parallel()
 	for name, none := range map[string]core.Limit{"a rate": core.TokenBucket(core.PerMinute(0)), "slots": core.InFlight(0)} {
@@ -309,7 +304,7 @@ func TestCostOfZeroUnderLimitOfZero(t *testing.T) {
 			w := get(h, path)
 			limit, remaining := w.Header().Get("X-RateLimit-Limit"), w.Header().Get("X-RateLimit-Remaining")
 			if w.Code != status || limit != "0" || remaining != "0" || w.Header().Get("Retry-After") != "" {
-				t.Errorf("%s, %s: %d, limit %s, remaining %s", name, path, w.Code, limit, remaining)
+				t.Errorf("%s, %s: got status %d, limit %s, remaining %s; want %d, 0 and 0, without Retry-After", name, path, w.Code, limit, remaining, status)
 			}
 		}
 	}

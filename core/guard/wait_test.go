@@ -21,14 +21,14 @@ import (
 	httplimit "github.com/redislimit/redislimit/nethttp"
 )
 
-// A line is a service in which requests wait. It runs in a bubble of synctest.
+// A line is a service whose requests wait for their limit. It runs in a bubble of synctest.
 type line struct {
 	*testing.T
 
 	lim     *core.Limiter
 	handler http.Handler
 	works   time.Duration // how long the handler runs
-	cost    *int64        // the argument of SetCost; nil without a call
+	cost    *int64        // the argument of SetCost; if nil, SetCost is not called
 	all     sync.WaitGroup
 
 	mu      sync.Mutex
@@ -37,9 +37,10 @@ type line struct {
 	counted map[bool]int // how many decisions the observer saw, by Result.Allowed
 }
 
+// upTo is how long a request may wait.
 const upTo = 2100 * time.Millisecond
 
-// newLine returns a line in which requests wait for at most upTo. The header Key is the key.
+// newLine returns a line in which requests wait for at most upTo. The key of a request is its header Key.
 func newLine(t *testing.T, limits []core.Option, opts ...guard.Option) *line {
 	t.Helper()
 	l := &line{T: t, counted: make(map[bool]int)}
@@ -65,7 +66,7 @@ func newLine(t *testing.T, limits []core.Option, opts ...guard.Option) *line {
 	return l
 }
 
-// send sends one request for each of numbers. A request is sent when the one before it waits.
+// send sends one request for each of numbers. Each request is sent when the previous one has been answered or waits.
 func (l *line) send(ctx context.Context, key string, numbers ...int) {
 	l.Helper()
 	for _, n := range numbers {
@@ -94,7 +95,7 @@ func (l *line) take() []string {
 	return answers
 }
 
-// want waits until all requests have ended, and checks the answers.
+// want waits until all requests have been answered, and checks the answers.
 func (l *line) want(want ...string) {
 	l.Helper()
 	l.all.Wait()
@@ -102,12 +103,12 @@ func (l *line) want(want ...string) {
 	slices.SortFunc(got, byTime)
 	slices.SortFunc(want, byTime)
 	if !slices.Equal(got, want) {
-		l.Errorf("answers\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+		l.Errorf("got the answers\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }
 
-// byTime orders answers by the time at which they were given. Answers given at the same time are ordered
-// by their requests, because it is random which goroutine records its answer first.
+// byTime orders answers by the time at which they were given. Answers that were given at the same time are ordered by their requests,
+// because it is random which goroutine records its answer first.
 func byTime(a, b string) int {
 	return cmp.Or(cmp.Compare(answeredAfter(a), answeredAfter(b)), strings.Compare(a, b))
 }
@@ -120,9 +121,9 @@ func answeredAfter(answer string) time.Duration {
 	return took
 }
 
-// TestWaitUpTo sends seven requests at once to a limit of two per second. The requests that can be
-// admitted within 2.1 s wait and are served in order; the others are denied at once, with the time when
-// they would be admitted. Observers see one decision for each request.
+// TestWaitUpTo sends seven requests at once to a limit of two per second. The requests that can be admitted within 2.1 s wait and are
+// served in order. The others are denied at once, with a Retry-After that says when they would be admitted. Observers receive one
+// decision for each request.
 func TestWaitUpTo(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -132,16 +133,16 @@ func TestWaitUpTo(t *testing.T) {
 		l.want("0 200 after 0s, retry ", "5 429 after 0s, retry 3", "6 429 after 0s, retry 3", "7 200 after 0s, retry ",
 			"1 200 after 500ms, retry ", "2 200 after 1s, retry ", "3 200 after 1.5s, retry ", "4 200 after 2s, retry ")
 		if want := map[bool]int{true: 6, false: 2}; l.counted[true] != want[true] || l.counted[false] != want[false] {
-			t.Errorf("observers were told of %v, want %v", l.counted, want)
+			t.Errorf("observed %v decisions, want %v", l.counted, want)
 		}
 		if !slices.Equal(l.served, []int{0, 7, 1, 2, 3, 4}) {
-			t.Errorf("served %v", l.served)
+			t.Errorf("requests were served in the order %v, want 0, 7, 1, 2, 3, 4", l.served)
 		}
 	})
 }
 
-// TestWaitUpToInOrder sends a request of cost 2 that must wait, and then a request of cost 1 that would
-// fit. The second request must wait behind the first.
+// TestWaitUpToInOrder sends a request of cost 2 that must wait, and then a request of cost 1 that would fit. The second request must
+// wait behind the first, because otherwise cheap requests could delay an expensive one forever.
 func TestWaitUpToInOrder(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -158,9 +159,8 @@ func TestWaitUpToInOrder(t *testing.T) {
 	})
 }
 
-// TestWaitUpToForWhatIsHeld checks that requests wait for slots, and for units that other requests have
-// reserved. They must be woken when these are given back. A request for which this takes too long waits
-// until the end of its time and is denied.
+// TestWaitUpToForWhatIsHeld checks that requests wait for slots, and for units that other requests have reserved. They must be woken
+// when the slots or units are given back. A request for which that takes too long waits until upTo has passed, and is denied.
 func TestWaitUpToForWhatIsHeld(t *testing.T) {
 	t.Parallel()
 	window := core.FixedWindow(core.PerDay(1))
@@ -187,18 +187,18 @@ func TestWaitUpToForWhatIsHeld(t *testing.T) {
 				l.want("0 200 after 600ms, retry ", "1 200 after 1.2s, retry ", "2 200 after 1.8s, retry ",
 					"4 429 after 2.1s, retry 1", "3 200 after 2.4s, retry ")
 				if !slices.Equal(l.served, []int{0, 1, 2, 3}) {
-					t.Errorf("served %v", l.served)
+					t.Errorf("requests were served in the order %v, want 0, 1, 2, 3", l.served)
 				}
 				if left := limits.Left(t, l.lim, "header:Key:a")[0]; left == 0 {
-					t.Error("something stays held")
+					t.Error("no units or slots are left, want some: they stay held")
 				}
 			})
 		})
 	}
 }
 
-// TestWaitUpToLeavers checks that clients may leave, from the front of the line and from behind it: no
-// other client waits longer because of that, and nothing stays charged.
+// TestWaitUpToLeavers checks that clients may leave, from the front of the queue and from behind it: no other client waits longer
+// because of that, and nothing stays charged.
 func TestWaitUpToLeavers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -212,7 +212,7 @@ func TestWaitUpToLeavers(t *testing.T) {
 		l.send(t.Context(), "a", 3)
 		l.want("0 200 after 0s, retry ", "1 499 after 500ms, retry ", "2 200 after 1s, retry ", "3 200 after 1.4s, retry ")
 		if left := limits.Left(t, l.lim, "header:Key:a")[0]; left != 0 {
-			t.Errorf("%d are left", left)
+			t.Errorf("%d units are left, want 0", left)
 		}
 
 		slots := newLine(t, []core.Option{core.InFlight(1)})
@@ -224,12 +224,12 @@ func TestWaitUpToLeavers(t *testing.T) {
 		slots.send(t.Context(), "a", 3)
 		slots.all.Wait()
 		if left := limits.Left(t, slots.lim, "header:Key:a")[0]; !slices.Equal(slots.served, []int{0, 3}) || left != 1 {
-			t.Errorf("served %v, %d slots are free", slots.served, left)
+			t.Errorf("served the requests %v, and %d slots are free; want 0 and 3, and 1 slot", slots.served, left)
 		}
 	})
 }
 
-// TestWaitUpToAtOnce checks which requests are answered without waiting.
+// TestWaitUpToAtOnce checks which requests are answered at once, although WaitUpTo is set.
 func TestWaitUpToAtOnce(t *testing.T) {
 	t.Parallel()
 	bucket := []core.Option{core.TokenBucket(core.PerSecond(1), core.Burst(1))}
@@ -239,12 +239,12 @@ func TestWaitUpToAtOnce(t *testing.T) {
 		within time.Duration // the deadline of the last request
 		want   string        // the answer to the last request
 	}{
-		"DryRun":               {bucket, []guard.Option{guard.DryRun()}, time.Hour, "200 after 0s, retry "},
-		"a later window":       {[]core.Option{core.FixedWindow(core.PerMinute(1))}, nil, time.Hour, "429 after 0s, retry 60"},
-		"a nearer deadline":    {bucket, nil, time.Second / 2, "429 after 0s, retry 1"},
-		"above the capacity":   {bucket, []guard.Option{guard.Cost(func(keyfunc.Request) int64 { return 2 })}, time.Hour, "429 after 0s, retry "},
-		"a cost of 0":          {bucket, []guard.Option{guard.Cost(func(keyfunc.Request) int64 { return 0 })}, time.Hour, "200 after 0s, retry "},
-		"a ban that is longer": {[]core.Option{core.FixedWindow(core.PerMinute(1)), core.Ban(time.Hour)}, nil, time.Hour, "429 after 0s, retry 3600"},
+		"DryRun":             {bucket, []guard.Option{guard.DryRun()}, time.Hour, "200 after 0s, retry "},
+		"a distant window":   {[]core.Option{core.FixedWindow(core.PerMinute(1))}, nil, time.Hour, "429 after 0s, retry 60"},
+		"a near deadline":    {bucket, nil, time.Second / 2, "429 after 0s, retry 1"},
+		"above the capacity": {bucket, []guard.Option{guard.Cost(func(keyfunc.Request) int64 { return 2 })}, time.Hour, "429 after 0s, retry "},
+		"a cost of 0":        {bucket, []guard.Option{guard.Cost(func(keyfunc.Request) int64 { return 0 })}, time.Hour, "200 after 0s, retry "},
+		"a long ban":         {[]core.Option{core.FixedWindow(core.PerMinute(1)), core.Ban(time.Hour)}, nil, time.Hour, "429 after 0s, retry 3600"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -262,8 +262,8 @@ func TestWaitUpToAtOnce(t *testing.T) {
 	}
 }
 
-// TestMaxWaiting sends more requests than may wait. A key must not take more places than are left for
-// the others.
+// TestMaxWaiting sends more requests than may wait. The requests of one key must not take more places than are left for all other keys;
+// further requests are denied at once.
 func TestMaxWaiting(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -272,7 +272,7 @@ func TestMaxWaiting(t *testing.T) {
 		for _, c := range []struct {
 			key string
 			all []int
-			now []string
+			now []string // the requests that are denied at once
 		}{
 			{"a", []int{10, 11, 12, 13, 14, 15}, []string{"15"}},
 			{"b", []int{20, 21, 22, 23, 24}, []string{"23", "24"}},
@@ -287,7 +287,7 @@ func TestMaxWaiting(t *testing.T) {
 				now = append(now, n+" 429 after 0s, retry 1")
 			}
 			if got := l.take(); !slices.Equal(got, now) {
-				t.Errorf("denied at once: %q, want %q", got, now)
+				t.Errorf("the requests that were denied at once are %q, want %q", got, now)
 			}
 		}
 		l.all.Wait()
@@ -298,8 +298,8 @@ func TestMaxWaiting(t *testing.T) {
 	})
 }
 
-// TestWaitUpToBans checks that a request that waits bans no key, even if it waits in vain, and that a
-// request that is denied at once does. A request must wait for the end of a ban if that is near enough.
+// TestWaitUpToBans checks that a request that waits bans no key, even if it waits in vain, and that a request that is denied at once
+// does. A request must wait for the end of a ban if the end is near enough.
 func TestWaitUpToBans(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -339,8 +339,8 @@ func TestWaitUpToReset(t *testing.T) {
 	})
 }
 
-// TestWaitUpToOfQueue checks that LimiterFor may choose a limiter with a LeakyBucket, which must not be
-// the limiter of a middleware with WaitUpTo.
+// TestWaitUpToOfQueue checks that LimiterFor may choose a limiter with a LeakyBucket for a middleware with WaitUpTo. The limiter that
+// is passed to such a middleware must not have one.
 func TestWaitUpToOfQueue(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -353,18 +353,17 @@ func TestWaitUpToOfQueue(t *testing.T) {
 	})
 }
 
-// TestWaitUpToIsTold checks that observers receive an EventWait for each request that waited, and for no
-// other.
-func TestWaitUpToIsTold(t *testing.T) {
+// TestWaitUpToIsObserved checks that observers receive an EventWait for each request that waited, and for no other.
+func TestWaitUpToIsObserved(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
-		var told []string
+		var observed []string
 		l := newLine(t, []core.Option{core.TokenBucket(core.PerSecond(1), core.Burst(1)), core.Observe(func(_ context.Context, e core.Event) {
 			if e.Kind == core.EventWait {
 				mu.Lock()
 				defer mu.Unlock()
-				told = append(told, fmt.Sprint(e.Took, " ", e.Result.Allowed, " ", e.Err))
+				observed = append(observed, fmt.Sprint(e.Took, " ", e.Result.Allowed, " ", e.Err))
 			}
 		})})
 		l.send(t.Context(), "k", 1, 2)
@@ -373,33 +372,33 @@ func TestWaitUpToIsTold(t *testing.T) {
 		l.send(leaving, "k", 3)
 		l.send(t.Context(), "k", 4) // cannot be admitted in time, so it does not wait
 		l.all.Wait()
-		if want := []string{"500ms false context canceled", "1s true <nil>"}; !slices.Equal(told, want) {
-			t.Errorf("told: %q, want %q", told, want)
+		if want := []string{"500ms false context canceled", "1s true <nil>"}; !slices.Equal(observed, want) {
+			t.Errorf("observed %q, want %q", observed, want)
 		}
 	})
 }
 
-// TestDeadlineInQueue checks that RetryJitter also spreads requests whose deadlines end in the queue of
-// a LeakyBucket, which are answered with 503.
+// TestDeadlineInQueue checks requests whose deadlines end before their turn in the queue of a LeakyBucket. They are answered with 503,
+// and RetryJitter must spread their Retry-After, too.
 func TestDeadlineInQueue(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		lim := core.MustNewMemory("api", core.LeakyBucket(core.PerMinute(1), core.Burst(100)))
 		h := httplimit.Middleware(lim, keyfunc.Global(), guard.RetryJitter(0.5), guard.RetryAfterMs())(http.NotFoundHandler())
 		get(h, "/")
-		told := make(map[string]bool)
+		waits := make(map[string]bool)
 		for range 20 {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			w := httptest.NewRecorder()
 			h.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
 			cancel()
 			if w.Code != http.StatusServiceUnavailable {
-				t.Fatal(w.Code)
+				t.Fatalf("got status %d, want 503", w.Code)
 			}
-			told[w.Header().Get("Retry-After-Ms")] = true
+			waits[w.Header().Get("Retry-After-Ms")] = true
 		}
-		if len(told) < 5 {
-			t.Errorf("told is to come back after %v ms", told)
+		if len(waits) < 5 {
+			t.Errorf("got the waits %v ms, want at least 5 different ones", waits)
 		}
 	})
 }

@@ -18,14 +18,13 @@ import (
 	httplimit "github.com/redislimit/redislimit/nethttp"
 )
 
-// logged returns an option that stores what is logged.
+// logged returns an option that sets a Logger, and the log.
 func logged() (core.Option, *check.Log) {
 	log := new(check.Log)
 	return core.Logger(slog.New(slog.NewTextHandler(log, nil))), log
 }
 
-// TestFailuresAreCounted checks that failing requests cannot flood the log: one line per minute says how
-// many requests have failed.
+// TestFailuresAreCounted checks that failing requests cannot flood the log: one line per minute says how many requests have failed.
 func TestFailuresAreCounted(t *testing.T) {
 	t.Parallel()
 	fails := errors.New("it fails")
@@ -41,7 +40,7 @@ func TestFailuresAreCounted(t *testing.T) {
 			h := httplimit.Middleware(core.MustNewMemory("api", core.FixedWindow(core.PerDay(10)), logger), c.key, c.option)(http.NotFoundHandler())
 			for range 181 { // the last request comes after three minutes
 				if w := get(h, "/"); w.Code != http.StatusInternalServerError {
-					t.Fatal(w.Code)
+					t.Fatalf("got status %d, want 500", w.Code)
 				}
 				time.Sleep(time.Second)
 			}
@@ -54,14 +53,14 @@ func TestFailuresAreCounted(t *testing.T) {
 	}
 }
 
-// TestCutOff checks that there is a warning if a request waits for longer than the server allows.
-// Package httpsuite checks other adapters.
+// TestCutOff checks that a warning is logged if a request waits for longer than the WriteTimeout of the server, which then closes the
+// connection without an answer. Package httpsuite checks other adapters.
 func TestCutOff(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		server   *http.Server
-		deadline time.Duration // of the request; 0 without a deadline
-		lines    int
+		deadline time.Duration // of the request; 0 without one
+		lines    int           // how many warnings are logged
 	}{
 		"less":                       {&http.Server{WriteTimeout: 5 * time.Second}, 0, 1},
 		"as much":                    {&http.Server{WriteTimeout: 10 * time.Second}, 0, 0},
@@ -85,7 +84,7 @@ func TestCutOff(t *testing.T) {
 				h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
 			}
 			if n := strings.Count(log.String(), "\n"); n != c.lines || log.Count("WriteTimeout, 5s") != n {
-				t.Errorf("%s: %d lines, want %d: %s", name, n, c.lines, log)
+				t.Errorf("%s: %d warnings are logged, want %d: %s", name, n, c.lines, log)
 			}
 		})
 	}

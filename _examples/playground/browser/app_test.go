@@ -14,13 +14,13 @@ import (
 )
 
 const (
-	startLimit = time.Minute // for a server to listen
-	stopLimit  = 10 * time.Second
+	startLimit = time.Minute      // how long a server may take until it listens
+	stopLimit  = 10 * time.Second // how long a server may take to stop
 )
 
 var listening = regexp.MustCompile(`^Listening on (http://127\.0\.0\.1:\d+), try:$`)
 
-// build builds an example.
+// build builds an example in a folder, and returns the path of the program.
 func build(dir, name string) (binary string, err error) {
 	binary = filepath.Join(dir, name)
 	cmd := exec.CommandContext(context.Background(), "go", "build", "-o", binary, ".")
@@ -38,12 +38,13 @@ type app struct {
 	done chan error // receives when the process ends
 }
 
-// start starts a playground that ends with the test.
+// start starts a playground, which ends with the test.
 func start(t *testing.T) *app {
 	t.Helper()
 	return startApp(t, shared.playground, "-redis", "")
 }
 
+// startApp starts a program with flags, and waits until it listens.
 func startApp(t *testing.T, binary string, flags ...string) *app {
 	t.Helper()
 	cmd := exec.CommandContext(context.Background(), binary, append(flags, "-addr", "127.0.0.1:0")...)
@@ -71,12 +72,12 @@ func startApp(t *testing.T, binary string, flags ...string) *app {
 	case err := <-a.done:
 		t.Fatalf("%s ended before it listened: %v", binary, err)
 	case <-time.After(startLimit):
-		t.Fatalf("%s does not listen after %v", binary, startLimit)
+		t.Fatalf("%s did not listen within %v", binary, startLimit)
 	}
 	return a
 }
 
-// stop sends SIGTERM, and fails the test if the app does not end without error.
+// stop sends SIGTERM. The app must end without an error.
 func (a *app) stop(t *testing.T) {
 	t.Helper()
 	if err := a.cmd.Process.Signal(syscall.SIGTERM); err != nil {
@@ -85,9 +86,9 @@ func (a *app) stop(t *testing.T) {
 	select {
 	case err := <-a.done:
 		if err != nil {
-			t.Errorf("after SIGTERM: %v", err)
+			t.Errorf("after SIGTERM, the app ended with %v, want no error", err)
 		}
 	case <-time.After(stopLimit):
-		t.Errorf("it still runs %v after SIGTERM", stopLimit)
+		t.Errorf("the app still runs %v after SIGTERM", stopLimit)
 	}
 }

@@ -15,14 +15,14 @@ import (
 )
 
 const (
-	requireEnv  = "REDISLIMIT_REQUIRE_CHROMIUM" // fails without Chromium
-	picturesEnv = "REDISLIMIT_PICTURES"         // writes the README's picture
-	limit       = time.Minute                   // for each thing that a test waits for
+	requireEnv  = "REDISLIMIT_REQUIRE_CHROMIUM" // if set, the tests fail without Chromium
+	picturesEnv = "REDISLIMIT_PICTURES"         // if set, the README's picture is written
+	limit       = time.Minute                   // how long each wait of a test takes at most
 )
 
-// shared is what all tests use.
+// shared contains what all tests use.
 var shared struct {
-	playground, admin string // programs
+	playground, admin string // the paths of the programs
 	browser           context.Context
 }
 
@@ -56,7 +56,7 @@ func run(m *testing.M) int {
 		chromedp.DisableGPU,
 		chromedp.Flag("disable-quic", true),
 		chromedp.Flag("disable-component-update", true),
-		chromedp.Flag("no-proxy-server", true), // the app is on this machine
+		chromedp.Flag("no-proxy-server", true), // the app runs on this machine
 		chromedp.WSURLReadTimeout(limit),
 	)
 	if os.Geteuid() == 0 {
@@ -74,6 +74,7 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
+// chromium returns the path of a browser, or "" if this machine has none.
 func chromium() string {
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
 		if path, err := exec.LookPath(name); err == nil {
@@ -83,15 +84,15 @@ func chromium() string {
 	return ""
 }
 
-// A tab is one open page. The test fails if the page writes to its console: an
-// exception, a file that does not load, a violation of the policy.
+// A tab is an open page. The test fails if the page writes to the console: an
+// exception, a file that cannot be loaded, or a violation of the policy.
 type tab struct {
 	t   *testing.T
 	ctx context.Context
-	end time.Time // messages are allowed from then on; zero for never
+	end time.Time // messages are allowed from this time on; zero: never
 }
 
-// open opens an address, if there is one, in a new tab of the given size.
+// open opens a tab of a given size, and loads an address in it, if there is one.
 func open(t *testing.T, url string, width, height int64) *tab {
 	t.Helper()
 	ctx, closeTab := chromedp.NewContext(shared.browser)
@@ -117,7 +118,7 @@ func open(t *testing.T, url string, width, height int64) *tab {
 				continue // Chromium's own message about a request that was denied
 			}
 			if p.end.IsZero() || m.Time.Before(p.end) {
-				t.Errorf("the page's console: %s", m)
+				t.Errorf("the page wrote to its console: %s", m)
 			}
 		}
 	})
@@ -128,7 +129,7 @@ func open(t *testing.T, url string, width, height int64) *tab {
 	return p
 }
 
-// live opens the page of a playground with a configuration, such as "?shape=hand".
+// live opens the page of a playground with a configuration, such as "?shape=hand", and waits until it receives events.
 func live(t *testing.T, server *app, configuration string, width, height int64) *tab {
 	t.Helper()
 	p := open(t, server.url+"/"+configuration, width, height)
@@ -138,7 +139,7 @@ func live(t *testing.T, server *app, configuration string, width, height int64) 
 
 const isLive = `document.getElementById("state").textContent === "Live"`
 
-// load opens the page at url, and waits for its charts.
+// load loads the page at url, and waits for its charts.
 func (p *tab) load(url string) {
 	p.t.Helper()
 	p.do(chromedp.Navigate(url))
@@ -153,7 +154,7 @@ func (p *tab) do(actions ...chromedp.Action[chromedp.Void]) {
 	get(p, chromedp.Steps(actions...))
 }
 
-// click clicks the first element that a selector finds.
+// click clicks the first element that matches a selector.
 func (p *tab) click(selector string) {
 	p.t.Helper()
 	p.do(chromedp.Click(chromedp.CSS(selector)))
@@ -177,28 +178,29 @@ func eval[T any](p *tab, expression string) T {
 	return get(p, chromedp.Evaluate[T](expression))
 }
 
-// await returns what the promise of a JavaScript expression becomes.
+// await returns the value of the promise that a JavaScript expression returns.
 func await[T any](p *tab, expression string) T {
 	p.t.Helper()
 	return get(p, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
 }
 
-// until waits for an expression to be true.
+// until waits until a JavaScript expression is true. what says in the failure message what the test waits for.
 func (p *tab) until(what, expression string) {
 	p.t.Helper()
 	for end := time.Now().Add(limit); !eval[bool](p, expression); time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(end) {
-			p.t.Fatalf("after %v still not: %s; the page says: %s", limit, what, eval[string](p, `(document.getElementById("summary") ?? document.body).innerText`))
+			p.t.Fatalf("not within %v: %s; the page shows: %s", limit, what, eval[string](p, `(document.getElementById("summary") ?? document.body).innerText`))
 		}
 	}
 }
 
-// lane returns a number that the page has of an algorithm: peak, admitted, denied or held.
+// lane returns a number that the page has for a lane: peak, admitted, denied or held.
 func (p *tab) lane(algorithm, number string) int {
 	p.t.Helper()
 	return eval[int](p, laneOf(algorithm, number))
 }
 
+// laneOf returns an expression for a number of a lane.
 func laneOf(algorithm, number string) string {
 	return fmt.Sprintf("Number(document.querySelector('[data-lane=%s]').dataset.%s)", algorithm, number)
 }

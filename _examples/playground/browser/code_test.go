@@ -7,8 +7,8 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// TestCopy copies the code of a limit, with the clipboard and without. It is not parallel,
-// because only one tab has the focus, which the clipboard asks for.
+// TestCopy copies the code of a limit, with access to the clipboard and without. It is not parallel,
+// because the clipboard requires the focus, which only one tab has.
 func TestCopy(t *testing.T) {
 	server := start(t)
 	p := live(t, server, "?shape=hand&rate=7&burst=3", desktop, height)
@@ -30,12 +30,12 @@ func TestCopy(t *testing.T) {
 	p.until("the code is copied", `document.getElementById("code-state").textContent.startsWith("Copied")`)
 	want := eval[string](p, `document.getElementById("code-text").textContent`)
 	if got := await[string](p, "navigator.clipboard.readText()"); got != want {
-		t.Errorf("the clipboard has\n%s\nwant\n%s", got, want)
+		t.Errorf("the clipboard contains\n%s\nwant\n%s", got, want)
 	}
 	p.click("#code-close")
 	p.until("closed", `!document.getElementById("code").open`)
 
-	// The code follows the controls.
+	// The code must follow the controls.
 	p.do(chromedp.SetValue(chromedp.CSS("#rate"), "9"))
 	eval[bool](p, `document.getElementById("rate").dispatchEvent(new Event("input", { bubbles: true }))`)
 	p.until("the changed limit in the code", `(() => {

@@ -11,7 +11,7 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// evil is a page that takes all streams it can get, in each way, and tries to read and to drive the playground.
+// evil is a page that opens as many streams as possible, in each way, and tries to read and to control the playground.
 const evil = `<!doctype html><title>another site</title><script type="module">
 const target = %q
 window.opened = 0
@@ -25,8 +25,8 @@ const read = (path, init) => fetch(target + path, init).then((r) => r.text(), ()
 window.done = Promise.all([read("/"), read("/events"), read("/hit", { method: "POST" }), read("/sessions/x", { method: "PUT", body: "{}" })])
 </script>`
 
-// TestOtherOrigins has pages of another port, and of another site, ask for 48 streams each: they get none, read nothing,
-// and the user's own page is not locked out.
+// TestOtherOrigins opens pages of another port and of another host, which request 48 streams each: they must get none, must read nothing,
+// and must not lock out the user's own page.
 func TestOtherOrigins(t *testing.T) {
 	t.Parallel()
 	server := start(t)
@@ -37,15 +37,15 @@ func TestOtherOrigins(t *testing.T) {
 	t.Cleanup(other.Close)
 	for _, origin := range []string{other.URL, strings.Replace(other.URL, "127.0.0.1", "localhost", 1)} {
 		p := open(t, "", desktop, height)
-		p.allowMessages() // of what was refused
+		p.allowMessages() // messages about refused requests
 		p.do(chromedp.Navigate(origin))
 		for _, got := range await[[]string](p, "window.done") {
 			if got != "refused" {
-				t.Errorf("%s reads %q", origin, got)
+				t.Errorf("%s could read %q, want it refused", origin, got)
 			}
 		}
 		if n := eval[int](p, "window.opened"); n > 0 {
-			t.Errorf("%s has %d streams", origin, n)
+			t.Errorf("%s has opened %d streams, want none", origin, n)
 		}
 	}
 	p := live(t, server, "?shape=hand", desktop, height)
@@ -53,7 +53,7 @@ func TestOtherOrigins(t *testing.T) {
 	p.until("an answer", `document.getElementById("hand-answer").textContent.startsWith("200 OK")`)
 }
 
-// TestOtherNames asks the playground under a name that another site could have made to resolve to it.
+// TestOtherNames sends requests for a host name that another site could have made to resolve to this machine: they must be refused.
 func TestOtherNames(t *testing.T) {
 	t.Parallel()
 	server := start(t)
@@ -70,7 +70,7 @@ func TestOtherNames(t *testing.T) {
 		text, _ := io.ReadAll(response.Body)
 		_ = response.Body.Close()
 		if response.StatusCode != http.StatusForbidden {
-			t.Errorf("%s: status %d, %s", path, response.StatusCode, text)
+			t.Errorf("%s: got status %d, %s; want 403", path, response.StatusCode, text)
 		}
 	}
 }

@@ -14,12 +14,13 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
+// outDir is the output of CI, and docsDir contains the documents.
 var (
 	outDir  = filepath.Join("..", "..", "..", ".ci", "out")
 	docsDir = filepath.Join("..", "..", "..", "docs")
 )
 
-// prefer emulates a preference of the user.
+// prefer emulates a preference of the user, such as a dark color scheme.
 func (p *tab) prefer(feature, value string) {
 	p.t.Helper()
 	params := emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: feature, Value: value}}}
@@ -28,7 +29,7 @@ func (p *tab) prefer(feature, value string) {
 	}
 }
 
-// keep writes a screenshot of the page, for the CI output.
+// keep writes a screenshot of the page to the output of CI.
 func (p *tab) keep(name string) []byte {
 	p.t.Helper()
 	shot := get(p, chromedp.CaptureScreenshot())
@@ -36,6 +37,7 @@ func (p *tab) keep(name string) []byte {
 	return shot
 }
 
+// write writes a file, and makes its folder.
 func write(t *testing.T, path string, data []byte) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -46,14 +48,14 @@ func write(t *testing.T, path string, data []byte) {
 	}
 }
 
-// slim returns a PNG with a palette: the page has few colours, and the README should load fast.
+// slim returns a screenshot as a PNG with a palette. The page has few colors, and the README should load fast.
 func slim(t *testing.T, shot []byte) []byte {
 	t.Helper()
 	full, err := png.Decode(bytes.NewReader(shot))
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The most frequent colours stay exact; the others, mostly smoothed edges of letters, become the nearest of them.
+	// The most frequent colors stay exact. The other colors, mostly of the smooth edges of letters, become the nearest of them.
 	count := map[color.RGBA]int{}
 	for y := range full.Bounds().Dy() {
 		for x := range full.Bounds().Dx() {
@@ -81,6 +83,7 @@ func slim(t *testing.T, shot []byte) []byte {
 	return buf.Bytes()
 }
 
+// less orders colors, so that the palette is always the same.
 func less(a, b color.RGBA) bool {
 	return a.R < b.R || a.R == b.R && (a.G < b.G || a.G == b.G && a.B < b.B)
 }

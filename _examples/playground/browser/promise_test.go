@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestPromises has the page judge what algorithms have served: it is red only where one
+// TestPromises lets the page judge what algorithms have served: the verdict must be "broken" only where an algorithm
 // breaks its own promise.
 func TestPromises(t *testing.T) {
 	t.Parallel()
@@ -19,10 +19,10 @@ func TestPromises(t *testing.T) {
 		}
 		return list.String()
 	}
-	const start = 1_800_000_000_000 // ms: a window begins
+	const start = 1_800_000_000_000 // ms; a window begins then
 	for _, test := range []struct {
 		name, lane, times string
-		broken            bool
+		broken            bool // whether the promise is broken
 		because           string
 	}{
 		{"both sides of a boundary", "{windows: true}", times(start-500, 40, 10) + times(start+100, 40, 10), false, "10 + 10, around a boundary"},
@@ -46,7 +46,7 @@ func TestPromises(t *testing.T) {
 			Because string
 		}](p, expression)
 		if got.Broken != test.broken || test.because != "" && got.Because != test.because {
-			t.Errorf("%s: %+v, want broken %t, because %q", test.name, got, test.broken, test.because)
+			t.Errorf("%s: got %+v, want broken %t, because %q", test.name, got, test.broken, test.because)
 		}
 	}
 }

@@ -10,10 +10,10 @@ import (
 	"github.com/chromedp/chromedp/kb"
 )
 
-// focused returns the id of the element that has the focus, or its name and value.
+// focused is an expression for the id of the element that has the focus, or for its name and value.
 const focused = `(() => { const e = document.activeElement; return e.id || (e.name ? e.name + "=" + e.value : e.tagName) })()`
 
-// TestKeyboard uses the page without a mouse. It is not parallel, because only one tab has the focus.
+// TestKeyboard uses the page with the keyboard only. It is not parallel, because only one tab has the focus.
 func TestKeyboard(t *testing.T) {
 	server := start(t)
 	p := live(t, server, "?shape=hand&rate=30", desktop, height)
@@ -21,19 +21,19 @@ func TestKeyboard(t *testing.T) {
 	for _, want := range []string{"shape=hand", "rate", "burst", "cost", "ban", "send-one", "send-ten", "pause", "stop", "lane-choice", "hand-answer", "traffic-answer"} {
 		p.do(chromedp.KeyEvent(kb.Tab))
 		if got := eval[string](p, focused); got != want {
-			t.Errorf("Tab leads to %s, want %s", got, want)
+			t.Errorf("Tab led to %s, want %s", got, want)
 		}
 		ring := `getComputedStyle(document.activeElement.type === "radio" ? document.activeElement.nextElementSibling : document.activeElement).outlineStyle`
 		if got := eval[string](p, ring); got != "solid" {
-			t.Errorf("%s: its focus ring is %s", want, got)
+			t.Errorf("%s: the focus ring is %s, want solid", want, got)
 		}
 	}
 
 	p.do(chromedp.Focus(chromedp.CSS("[name=shape]:checked")), chromedp.KeyEvent(kb.ArrowLeft))
 	p.until("the shape before", `location.search.includes("shape=clients")`)
 	p.do(chromedp.KeyEvent(kb.Tab))
-	if got := eval[string](p, focused); got != "traffic" { // it was disabled while there was no traffic
-		t.Errorf("with traffic Tab leads to %s, want traffic", got)
+	if got := eval[string](p, focused); got != "traffic" { // the control was disabled while there was no traffic
+		t.Errorf("with traffic, Tab led to %s, want traffic", got)
 	}
 	p.do(chromedp.KeyEvent(kb.Tab), chromedp.KeyEvent(kb.ArrowRight))
 	p.until("another rate", `location.search.includes("rate=31")`)
@@ -46,7 +46,7 @@ func TestKeyboard(t *testing.T) {
 	p.until("a chart that stands still", "window.before === (window.before = "+chart("gcra")+")")
 }
 
-// TestNames checks what the browser reports to a screen reader.
+// TestNames checks the roles and names that the browser reports to a screen reader.
 func TestNames(t *testing.T) {
 	t.Parallel()
 	server := start(t)
@@ -55,13 +55,14 @@ func TestNames(t *testing.T) {
 	roles := p.named("button", "radio", "slider", "checkbox", "combobox", "image", "canvas", "region", "form", "group")
 	for role, want := range map[string]int{"button": 4 + 14, "radio": 5, "slider": 4, "checkbox": 1, "combobox": 1, "status": 4, "main": 1} {
 		if roles[role] != want {
-			t.Errorf("%d of role %s, want %d; all: %v", roles[role], role, want, roles)
+			t.Errorf("%d elements have the role %s, want %d; all roles: %v", roles[role], role, want, roles)
 		}
 	}
 	p.fingers("phone", "body > :not(dialog) button, select, .shapes label")
 }
 
-// named counts what the browser reports of each role, and checks that what has one of these roles has a name.
+// named counts the elements of each role that the browser reports to a screen reader, and checks that every element with one of roles has a
+// name.
 func (p *tab) named(roles ...string) (count map[string]int) {
 	p.t.Helper()
 	tree, err := chromedp.Call(p.ctx, accessibility.GetFullAXTree, accessibility.GetFullAXTreeParams{})
@@ -75,13 +76,13 @@ func (p *tab) named(roles ...string) (count map[string]int) {
 		}
 		role := text(node.Role)
 		if count[role]++; slices.Contains(roles, role) && text(node.Name) == "" {
-			p.t.Errorf("a %s without a name", role)
+			p.t.Errorf("an element with the role %s has no name, want one", role)
 		}
 	}
 	return count
 }
 
-// TestReducedMotion counts how often the charts are redrawn.
+// TestReducedMotion checks that the charts are redrawn only once per second if the user prefers reduced motion.
 func TestReducedMotion(t *testing.T) {
 	t.Parallel()
 	server := start(t)
@@ -95,15 +96,16 @@ func TestReducedMotion(t *testing.T) {
 		look()
 	})`, chromedp.EvalAwaitPromise))
 	if pictures > 4 {
-		t.Errorf("%d pictures in 2.5 s, want one a second", pictures)
+		t.Errorf("a chart showed %d pictures in 2.5 s, want at most 4: one per second", pictures)
 	}
 }
 
+// text returns the text of a value, or "".
 func text(v *accessibility.Value) string {
 	if v == nil {
 		return ""
 	}
 	var s string
-	_ = json.Unmarshal(v.Value, &s) // a value that is not a string is no name
+	_ = json.Unmarshal(v.Value, &s) // a value that is not a string stays ""
 	return s
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// TestSend sends requests by hand, without other traffic.
+// TestSend sends requests by hand, without other traffic, and checks the answers and the counts.
 func TestSend(t *testing.T) {
 	t.Parallel()
 	server := start(t)
@@ -17,14 +17,14 @@ func TestSend(t *testing.T) {
 	p.until("a response", `document.getElementById("hand-answer").textContent.startsWith("200 OK")`)
 	for _, header := range []string{"X-Ratelimit-Limit: 5", "X-Ratelimit-Remaining: 4", "X-Ratelimit-Reset: "} {
 		if got := eval[string](p, `document.getElementById("hand-answer").textContent`); !strings.Contains(got, header) {
-			t.Errorf("no %q in the response:\n%s", header, got)
+			t.Errorf("the response does not contain %q:\n%s", header, got)
 		}
 	}
 	p.do(chromedp.SetValue(chromedp.CSS("#lane-choice"), "leaky_bucket"), chromedp.Click(chromedp.CSS("#send-ten")))
 	p.until("a denial by the full queue", `document.getElementById("hand-count").textContent.match(/[1-9]\d* denied/) !== null`)
 	p.until("all answered", `document.getElementById("hand-count").textContent.match(/^Leaky bucket: \d+ of your 11 served, \d+ denied\.$/) !== null`)
 	if held := p.lane("leaky_bucket", "held"); held == 0 {
-		t.Error("the leaky bucket held nothing")
+		t.Error("the leaky bucket held no request, want some")
 	}
 	p.do(chromedp.SetValue(chromedp.CSS("#lane-choice"), "fixed_window"))
 	eval[bool](p, `document.getElementById("lane-choice").dispatchEvent(new Event("change"))`)
@@ -33,7 +33,7 @@ func TestSend(t *testing.T) {
 	p.keep("playground-hand.png")
 }
 
-// TestBan asks for bans, and sends until there is one: the page says so, for as long as it lasts.
+// TestBan switches bans on, and sends requests until the client is banned: the page must say so while the ban lasts.
 func TestBan(t *testing.T) {
 	t.Parallel()
 	server := start(t)

@@ -5,16 +5,16 @@ import (
 	"testing"
 )
 
-// TestShapes checks what the other shapes of traffic do to the lanes.
+// TestShapes checks how the other shapes of traffic change the lanes.
 func TestShapes(t *testing.T) {
 	t.Parallel()
 	server := start(t)
 	for _, test := range []struct {
 		shape   string
 		traffic int
-		moves   string // must become true
-		never   string // must stay false
-		says    string // the summary
+		moves   string // an expression that must become true
+		never   string // an expression that must stay false
+		says    string // the beginning of the summary
 	}{
 		{
 			"bursts", 15,
@@ -41,15 +41,15 @@ func TestShapes(t *testing.T) {
 			p.until("moving", test.moves)
 			p.until("words", fmt.Sprintf(`document.getElementById("summary").textContent.startsWith(%q)`, test.says))
 			if eval[bool](p, test.never) {
-				t.Errorf("must not be true: %s", test.never)
+				t.Errorf("the expression %s is true, want false", test.never)
 			}
 			p.keep("playground-" + test.shape + ".png")
 		})
 	}
 }
 
-// TestProcesses watches three processes: over one Redis they serve the limit together, and by themselves three times that.
-// In an outage each takes its third.
+// TestProcesses watches three processes: with one Redis, they must serve the limit together, and with counts of their own three times the limit.
+// In an outage, each process must serve a third of the limit.
 func TestProcesses(t *testing.T) {
 	t.Parallel()
 	server := start(t)
@@ -57,7 +57,7 @@ func TestProcesses(t *testing.T) {
 	const count = `document.querySelector("[data-lane=%s] .count").textContent.match(/^(%s) of (2[5-9]|3\d) served$/) !== null`
 	p.until("the limit over one Redis", fmt.Sprintf(count, "one_redis", "1[0-2]"))
 	p.until("three limits by themselves", fmt.Sprintf(count, "by_itself", "2[5-9]|3\\d"))
-	p.wantCode("#processes-section .code", "\n\t\tcore.Processes(3),\n") // and brings it into view
+	p.wantCode("#processes-section .code", "\n\t\tcore.Processes(3),\n") // this brings the chart into view, too
 	p.looksWell("processes")
 	p.click("#outage .stop")
 	p.until("a third for each", fmt.Sprintf(count, "one_redis", "[89]|1[0-3]")+` &&
@@ -67,8 +67,8 @@ func TestProcesses(t *testing.T) {
 	p.until("the limit over one Redis, again", fmt.Sprintf(count, "one_redis", "1[0-2]"))
 }
 
-// TestCost has requests that cost three units each: all algorithms keep their promise, counted in requests, and what costs
-// more than the limit is never admitted.
+// TestCost sends requests that cost three units each: all algorithms must keep their promises, counted in requests, and a request that costs
+// more than the limit must never be admitted.
 func TestCost(t *testing.T) {
 	t.Parallel()
 	server := start(t)
@@ -76,18 +76,18 @@ func TestCost(t *testing.T) {
 	p.until("the words", `document.getElementById("summary").textContent.startsWith("20 at once, with a limit of 20 units per 5 s, 3 each")`)
 	const (
 		more = "([6-9]|1[0-3])"
-		half = "([3-9]|1[0-3])" // of the burst before counts still: 6, 3, 5, and then 4 again and again
+		half = "([3-9]|1[0-3])" // a part of the burst before still counts: 6, 3, 5, and then always 4
 	)
 	for lane, most := range map[string]string{
 		"sliding_window_log": "6", "in_flight": "6", "leaky_bucket": "[67]",
-		"fixed_window": more, "sliding_window_counter": half, "token_bucket": more, "gcra": more, "two_limits": more, // in two bursts
+		"fixed_window": more, "sliding_window_counter": half, "token_bucket": more, "gcra": more, "two_limits": more, // served in two bursts
 	} {
 		p.until(lane+" serves what fits", fmt.Sprintf(`document.querySelector("[data-lane=%s] .count").textContent.match(/^%s at/) !== null`, lane, most))
 	}
 	p.until("what both limits deny", `
 		document.querySelector("[data-lane=two_limits] .more").textContent.match(/^denied [1-9]\d*, [1-9]\d* by the second$/) !== null`)
 	if broken := eval[int](p, `document.querySelectorAll(".broken").length`); broken > 0 {
-		t.Errorf("%d promises are broken: %s", broken, eval[string](p, `document.querySelector("main").innerText`))
+		t.Errorf("%d promises are broken, want none: %s", broken, eval[string](p, `document.querySelector("main").innerText`))
 	}
 	p.wantCode("[data-lane=in_flight] .code", "\n\t\tcore.InFlight(20),\n", "guard.Cost(func(keyfunc.Request) int64 { return 3 })")
 	p.looksWell("cost")

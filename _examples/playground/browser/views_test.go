@@ -8,7 +8,7 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// views are the sizes and colours in which the page is looked at.
+// views are the sizes and color schemes in which the page is tested.
 var views = []struct {
 	name          string
 	width, height int64
@@ -20,8 +20,8 @@ var views = []struct {
 	{"phone-dark", phoneWidth, phoneHeight, "dark"},
 }
 
-// TestViews leaves a picture of each state of the page in .ci/out, and checks that it fits
-// and that its states cannot be mistaken for each other.
+// TestViews writes a picture of each state of the page to .ci/out, and checks that the page fits into the window and that no words
+// touch others in the charts.
 func TestViews(t *testing.T) {
 	t.Parallel()
 	server := start(t)
@@ -48,7 +48,7 @@ func TestViews(t *testing.T) {
 	p.look("lost")
 }
 
-// look takes a picture of the page in each view.
+// look takes pictures of the page in each view, and checks each of them.
 func (p *tab) look(state string) {
 	p.t.Helper()
 	for _, v := range views {
@@ -59,14 +59,14 @@ func (p *tab) look(state string) {
 		p.keep(fmt.Sprintf("playground-%s-%s.png", state, v.name))
 		p.wordsApart(v.name)
 	}
-	for name, size := range map[string][2]int64{"desktop": {desktop, 3 * height / 2}, "phone": {phoneWidth, 4 * phoneHeight}} { // no screen shows it at once
+	for name, size := range map[string][2]int64{"desktop": {desktop, 3 * height / 2}, "phone": {phoneWidth, 4 * phoneHeight}} { // larger than a screen, to show the whole page
 		p.do(chromedp.EmulateViewport(size[0], size[1]))
 		p.keep(fmt.Sprintf("playground-%s-%s-all.png", state, name))
 	}
 	p.do(chromedp.EmulateViewport(desktop, height))
 }
 
-// fits checks that nothing is beside the page.
+// fits checks that the page is not wider than the window.
 func (p *tab) fits(view string) {
 	p.t.Helper()
 	if over := eval[int](p, "document.documentElement.scrollWidth - document.documentElement.clientWidth"); over > 0 {
@@ -74,29 +74,29 @@ func (p *tab) fits(view string) {
 	}
 }
 
-// fingers checks that what can be pressed is large enough for a finger.
+// fingers checks that all elements that a selector finds are large enough for a finger.
 func (p *tab) fingers(view, selector string) {
 	p.t.Helper()
 	if small := eval[[]string](p, fmt.Sprintf(`[...document.querySelectorAll(%q)].filter((e) => e.getClientRects().length)
 		.filter((e) => e.getBoundingClientRect().height < 24 || e.getBoundingClientRect().width < 24).map((e) => e.id || e.textContent)`, selector)); len(small) > 0 {
-		p.t.Errorf("%s: too small for a finger: %v", view, small)
+		p.t.Errorf("%s: the elements %v are too small for a finger, want 24 px or more", view, small)
 	}
 }
 
-// wantCode opens the code of a limit, which has the lines, and closes it.
+// wantCode opens the code of a limit, checks that the code contains the lines, and closes it.
 func (p *tab) wantCode(button string, lines ...string) {
 	p.t.Helper()
 	p.click(button)
 	code := eval[string](p, `document.getElementById("code-text").textContent`)
 	for _, line := range lines {
 		if !strings.Contains(code, line) {
-			p.t.Errorf("no %q in the code:\n%s", line, code)
+			p.t.Errorf("the code does not contain %q:\n%s", line, code)
 		}
 	}
 	p.click("#code-close")
 }
 
-// looksWell checks that no words touch, and keeps a picture of the page.
+// looksWell checks that no words touch, and takes a picture of the page.
 func (p *tab) looksWell(name string) {
 	p.t.Helper()
 	p.redrawn()
@@ -110,8 +110,8 @@ func (p *tab) redrawn() {
 	await[bool](p, "new Promise((done) => setTimeout(() => requestAnimationFrame(() => done(true)), 100))")
 }
 
-// wordsApart checks that no words in a chart touch others, and that all are inside of it;
-// and likewise those at the top of the page.
+// wordsApart checks that no words in a chart touch others or are outside of the chart,
+// and that the words at the top of the page do not touch.
 func (p *tab) wordsApart(view string) {
 	p.t.Helper()
 	touching := await[[]string](p, `import("./app.js").then(({ lanes }) => lanes.flatMap(({ id, words, canvas }) =>
@@ -123,11 +123,11 @@ func (p *tab) wordsApart(view string) {
 		.flatMap(([name, a], i, all) => all.slice(i + 1).filter(([other, b]) =>
 			a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom).map(([other]) => name + " and " + other))`)...)
 	if len(touching) > 0 {
-		p.t.Errorf("%s: words touch: %v", view, touching)
+		p.t.Errorf("%s: the words %v touch others", view, touching)
 	}
 }
 
-// TestStopIsSeen presses Stop at the top of the page: the charts of the outage come into view, whole, and stay there.
+// TestStopIsSeen presses Stop at the top of the page: the charts of the outage must come into view, completely, and stay there.
 func TestStopIsSeen(t *testing.T) {
 	t.Parallel()
 	server := start(t)
@@ -138,20 +138,20 @@ func TestStopIsSeen(t *testing.T) {
 		p.until("the charts of the outage", inView)
 		p.until("traffic without Redis", `document.querySelector("[data-lane=fail_open] .count").textContent.match(/^(\d\d) of \1 served$/) !== null`)
 		if !eval[bool](p, inView) {
-			t.Errorf("%s: a chart of the outage is not in view", name)
+			t.Errorf("%s: a chart of the outage has left the view", name)
 		}
 		p.keep(fmt.Sprintf("playground-stop-%s.png", name))
 	}
 }
 
-// inView is whether no part of a chart of the outage policies, nor its words, is hidden.
+// inView is an expression that is true if every chart of the outage policies, with its words, is in view.
 const inView = `(() => {
 	const bottom = innerWidth < 900 ? document.querySelector(".buttons").getBoundingClientRect().top : innerHeight
 	const top = document.querySelector("header").getBoundingClientRect().bottom
 	return [...document.querySelectorAll("#policies .lane")].map((e) => e.getBoundingClientRect()).every((r) => r.top >= top && r.bottom <= bottom)
 })()`
 
-// TestResponses has a long response and a short one: both are shown whole.
+// TestResponses makes the page show a long response and a short one: both must be shown completely.
 func TestResponses(t *testing.T) {
 	t.Parallel()
 	server := start(t)
@@ -161,7 +161,7 @@ func TestResponses(t *testing.T) {
 		p.until("a denial", `document.getElementById("hand-answer").textContent.trim().endsWith("}")`)
 		if cut := eval[[]string](p, `[...document.querySelectorAll(".answers pre")]
 			.filter((e) => e.scrollHeight > e.clientHeight || e.scrollWidth > e.clientWidth).map((e) => e.id)`); len(cut) > 0 {
-			t.Errorf("%d px wide: %v are cut", width, cut)
+			t.Errorf("%d px wide: the responses %v are cut", width, cut)
 		}
 	}
 }

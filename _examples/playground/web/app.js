@@ -1,4 +1,4 @@
-// The playground's page: reads the server's events and shows them.
+// The page of the playground: it reads the server's events and shows them.
 import { colours, draw } from "./chart.js"
 import { Code } from "./code.js"
 import { Controls } from "./controls.js"
@@ -7,7 +7,7 @@ import { hot } from "./lease.js"
 import { Panel } from "./panel.js"
 
 const byId = (id) => document.getElementById(id)
-export const lanes = [] // made when the server has said which there are
+export const lanes = [] // made when the server has sent which lanes there are
 const controls = new Controls(byId("controls"), adjust)
 const panel = new Panel()
 const code = new Code()
@@ -15,18 +15,18 @@ const still = matchMedia("(prefers-reduced-motion: reduce)")
 const dark = matchMedia("(prefers-color-scheme: dark)")
 const page = {
   session: "", state: "connecting", period: 5000, config: controls.config(), ahead: -Infinity, paused: 0, colour: colours(),
-  stopped: false, // by this page
-  pressed: false, // Stop was, and the limiters have not noticed
-  away: false,    // to the limiters
-  back: false,    // started again, and they have not noticed
+  stopped: false, // whether this page has stopped Redis
+  pressed: false, // whether Stop was pressed, and the limiters have not noticed yet
+  away: false,    // whether the limiters have noticed that Redis does not answer
+  back: false,    // whether Redis was started again, and the limiters have not noticed yet
   outages: [],    // [{from, to}], by Redis's clock
   turned: 0,      // when Redis last stopped or came back
 }
 
 dark.addEventListener("change", () => { page.colour = colours() })
 
-// clock estimates Redis's clock from the events: those with the shortest delay are the nearest to it. Each event moves the
-// estimate a little, because two clocks never run at the same rate.
+// clock estimates Redis's clock from the times of the events: the events with the shortest delay are closest to it. Each event
+// moves the estimate a little, because two clocks never run at the same rate.
 const clock = () => performance.now() + page.ahead
 const heard = (at) => { page.ahead = Math.max(page.ahead - 0.02, at - performance.now()) }
 
@@ -71,7 +71,7 @@ function follow() {
     showRedis()
     if (state !== "noticed" || !page.pressed) return
     page.pressed = false
-    // What stands above it grows until all lanes have said who decides now.
+    // The content above it grows until all lanes show where they decide now.
     const grows = new ResizeObserver(() => byId("outage").scrollIntoView({ block: "nearest", behavior: still.matches ? "auto" : "smooth" }))
     grows.observe(document.body)
     setTimeout(() => grows.disconnect(), 5000)
@@ -96,11 +96,11 @@ function follow() {
     page.lost ||= clock() - behind
     show("lost")
     if (events.readyState !== EventSource.CLOSED) return
-    setTimeout(follow, 3000) // the server is full, or did not answer: the browser does not try again by itself
+    setTimeout(follow, 3000) // the server is full, or did not answer: the browser does not retry automatically
   }
 }
 
-// show shows whether the page is live. What is paused stays so, unless the server is lost.
+// show shows whether the page is live. A paused page stays paused, unless the connection to the server is lost.
 function show(state, text = "") {
   page.state = state
   const shown = state === "live" && page.paused ? "paused" : state
@@ -123,9 +123,9 @@ function showRedis() {
   document.body.dataset.redis = stopped ? "stopped" : "answers"
 }
 
-// send sends a change to the server, and shows its error if it is refused.
+// send sends a change to the server, and shows the error if the server refuses the change.
 async function send(method, path, body) {
-  if (!page.session) return // it is sent once there is a session
+  if (!page.session) return // the change is sent when there is a session
   try {
     const answer = await fetch(`sessions/${page.session}${path}`, { method, body })
     if (!answer.ok) show("refused", await answer.text())
@@ -176,7 +176,7 @@ const settle = 1200, listen = 4000 // ms
 let [pending, since, spoken] = ["", 0, -listen]
 function report() {
   if (page.ahead === -Infinity || page.lost) return
-  const long = 600_000 // ms: what a paused page shows is kept that long
+  const long = 600_000 // ms: a paused page keeps what it shows for this long
   for (const lane of lanes) {
     for (const past of [lane.history, lane.tally]) past.forget(page.paused && clock() - page.paused < long ? page.paused : clock())
   }

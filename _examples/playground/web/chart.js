@@ -1,21 +1,21 @@
-// Draws one lane: the level of its bucket or window above, its requests in rows below.
+// This module draws one lane: the level of its bucket or window at the top, and its requests in rows below.
 import { densest } from "./history.js"
 import { drawTally } from "./lease.js"
 
 const row = 14      // px, the height of a row
-const strip = 17    // px at the top, for words: no line crosses them
+const strip = 17    // px at the top, for words that no line crosses
 const gutter = 20   // px at the left, for the numbers of the axis
 const near = 100    // ms: marks closer than that share one number
 const size = "11px "
 
-// colours returns the colours of the page, light or dark, and its typeface.
+// colours returns the colors of the page, light or dark, and its typeface.
 export function colours() {
   const style = getComputedStyle(document.documentElement)
   const names = ["font", "card", "ink", "muted", "line", "edge", "served", "denied", "held", "away", "broken"]
   return Object.fromEntries(names.map((name) => [name, style.getPropertyValue("--" + name).trim()]))
 }
 
-// draw draws a view, and returns where it has put words, as [left, top, right, bottom]. The view is
+// draw draws a view, and returns the rectangles of the words, as [left, top, right, bottom]. The view is
 // {now, span, period, rows, capacity, top, limit, fits, windows, slots, second, outages, promised, broken, tally, colour}.
 export function draw(canvas, history, view) {
   const ratio = window.devicePixelRatio || 1
@@ -62,7 +62,7 @@ function drawRequests(plot) {
   drawMarks(plot, null, false, base + 4 + (rows.length + 0.5) * row)
 }
 
-// drawAxis writes the limit and zero beside the plot, and its top, where that is more.
+// drawAxis writes the limit and zero beside the plot, and the top of the plot if it is higher than the limit.
 function drawAxis(plot) {
   const { c, left, right, base, y, capacity, top, colour } = plot
   if (top > capacity) number(plot, top, y(top))
@@ -78,7 +78,7 @@ function number(plot, text, y) {
   put(plot, String(text), left - 5 - c.measureText(String(text)).width, y, { tone: colour.muted })
 }
 
-// say writes words into the strip at the top, centred at x.
+// say writes words into the strip at the top, centered at x.
 function say(plot, text, x, { bold = false, tone = plot.colour.muted } = {}) {
   const { c, left, right } = plot
   c.font = (bold ? "600 " : "") + size + plot.colour.font
@@ -87,7 +87,7 @@ function say(plot, text, x, { bold = false, tone = plot.colour.muted } = {}) {
   c.font = size + plot.colour.font
 }
 
-// put writes a text at x, unless it would touch another. No line that is already there crosses it.
+// put writes a text at x, unless it would touch another text. It erases lines that would cross the text.
 function put({ c, words, right, colour }, text, x, y, { tone }) {
   const box = [x, y - 6, x + c.measureText(text).width, y + 6]
   const free = words.every(([l, t, r, b]) => box[0] > r + 3 || box[2] < l - 3 || box[1] >= b || box[3] <= t)
@@ -143,7 +143,7 @@ function drawWindows(plot) {
   }
 }
 
-// drawLevel draws the curve of a client, with gaps where nobody counted.
+// drawLevel draws the curve of a client, with gaps where nothing was counted.
 function drawLevel({ c, x, y, base, now, span, colour, history, capacity }, client) {
   const scale = client === "also" ? capacity : 1
   const points = (history.levels[client] ?? []).filter((p) => p.at > now - span - 1000 && p.at <= now)
@@ -166,7 +166,7 @@ function drawLevel({ c, x, y, base, now, span, colour, history, capacity }, clie
   }
 }
 
-const silence = 1500 // ms without a level: nobody counted
+const silence = 1500 // ms: if there is no level for this long, nothing was counted
 
 function split(points) {
   const parts = [[]]
@@ -210,7 +210,7 @@ function drawLimit({ c, y, left, right, capacity, colour }) {
   c.globalAlpha = 1
 }
 
-// drawMarks draws a row: dots for what was served, crosses for what was denied, and their number where they are close together.
+// drawMarks draws a row: dots for served requests, crosses for denied ones, and their number where they are close together.
 function drawMarks(plot, client, allowed, y) {
   const { c, x, right, now, span, colour, history } = plot
   const when = allowed ? "served" : "at"

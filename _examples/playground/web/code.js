@@ -1,4 +1,4 @@
-// The dialog with the Go program of a limit, which it copies.
+// This module is the dialog that shows the Go program of a limit, and copies it.
 const byId = (id) => document.getElementById(id)
 
 export class Code {
@@ -30,7 +30,7 @@ export class Code {
   }
 }
 
-// part returns a line of the program: the limit and its options stand out.
+// part returns a line of the program. The limit and its options are highlighted.
 function part(line) {
   if (!line.startsWith("\t\tcore.")) return line
   const strong = document.createElement("strong")

@@ -1,4 +1,4 @@
-// The controls: their values, as text and as a configuration.
+// This module is the controls: it returns their values as texts and as a configuration.
 const hints = {
   boundary: "All at once before a window ends, and again after. Then a pause.",
   bursts: "All at once, in the middle of each window.",
@@ -16,7 +16,7 @@ export class Controls {
     form.addEventListener("input", () => {
       this.describe()
       clearTimeout(timer)
-      timer = setTimeout(() => { // not for each step of a slider
+      timer = setTimeout(() => { // waits, because a slider moves in many steps
         history.replaceState(null, "", "?" + new URLSearchParams(this.config()))
         changed(this.config())
       }, 150)

@@ -1,4 +1,4 @@
-// The history of one lane: its decisions and levels of the last minute.
+// This module keeps the history of one lane: its decisions and levels of the last minute.
 const kept = 60_000
 
 export class History {
@@ -10,9 +10,9 @@ export class History {
   }
 
   marks = []  // {at, served, ends, client, row, allowed, delay, used, hand, counted}, by time of decision
-  levels = {} // by client: [{at, used}]; used is null where nobody counts. "also" is a second limit's, for client a
-  cost = 1    // of a request
-  bans = []   // of client a: {from, to}
+  levels = {} // by client: [{at, used}]; used is null where nothing is counted. The entry "also" is the second limit of client a
+  cost = 1    // the cost of a request
+  bans = []   // the bans of client a: {from, to}
   since = 0   // when the current configuration began
   totals = none()
 
@@ -25,7 +25,7 @@ export class History {
   }
 
   decide(d) {
-    const counted = d.source !== "fallback" && d.source !== "none" // in Redis
+    const counted = d.source !== "fallback" && d.source !== "none" // by Redis
     insert(this.marks, {
       at: d.at, served: d.at + d.delay, ends: d.at + this.work, client: d.client, row: d.member ? String(d.member) : d.client,
       allowed: d.allowed, delay: d.delay, used: d.used, hand: d.by === "hand", counted,
@@ -33,19 +33,19 @@ export class History {
     this.totals[d.allowed ? "admitted" : "denied"]++
     if (d.second) this.totals.second++
     if (d.delay > 0) this.totals.held++
-    if (d.member) return // the level is that of all processes
+    if (d.member) return // the level is the one of all processes together
     this.ban(d)
     if (d.allowed && d.used >= 0) this.level(d.client, d.at, Math.max(0, d.used - this.cost)) // so that the curve rises vertically
     if (d.allowed || d.used < 0) this.read(d)
   }
 
-  // read notes how much of the limits is used, as a decision or the server's look at it says.
+  // read stores how much of the limits is used, from a decision or from a level that the server has read.
   read({ client, at, used, also }) {
     this.level(client, at, used < 0 ? null : used)
     if (client === "a") this.level("also", at, also < 0 ? null : also)
   }
 
-  // ban notes how long the client of a decision or a level is banned. What is served ends a ban: without Redis it is forgotten.
+  // ban stores how long the client of a decision or a level is banned. A request that is served ends a ban: without Redis, bans are unknown.
   ban({ client, at, banned, allowed }) {
     const last = this.bans.at(-1)
     if (client !== "a" || !banned && !allowed || at < last?.from) return
@@ -53,7 +53,7 @@ export class History {
     else if (banned > 0) this.bans.push({ from: at, to: at + banned })
   }
 
-  // banned returns the ban that goes on at an instant, if there is one.
+  // banned returns the ban that is in effect at an instant, if there is one.
   banned(at) {
     return this.bans.find(({ from, to }) => from <= at && at < to)
   }
@@ -66,7 +66,7 @@ export class History {
     insert(levels, { at, used })
   }
 
-  // forget drops what is too old to be shown.
+  // forget removes entries that are too old to be shown.
   forget(now) {
     for (const list of [this.marks, ...Object.values(this.levels)]) {
       const first = list.findIndex((m) => m.at > now - kept)
@@ -75,18 +75,18 @@ export class History {
     this.bans = this.bans.filter(({ to }) => to > now - kept)
   }
 
-  // served returns when requests of a client were served, of those that Redis has decided since the last restart.
+  // served returns when requests of a client were served, for decisions by Redis since the last restart.
   served(client) {
     return this.marks.filter((m) => m.allowed && m.counted && m.client === client && m.at >= this.since).map((m) => m.served).sort((a, b) => a - b)
   }
 
-  // servedIn counts what was served to a client in (from, to].
+  // servedIn counts the served requests of a client in (from, to].
   servedIn(client, from, to) {
     return this.marks.filter((m) => m.allowed && m.client === client && m.served > from && m.served <= to).length
   }
 
-  // askedIn counts what a client asked for in (from, to].
-  askedIn(client, from, to) {
+  // sentIn counts the requests that a client sent in (from, to].
+  sentIn(client, from, to) {
     return this.marks.filter((m) => m.client === client && m.at > from && m.at <= to).length
   }
 

@@ -1,11 +1,11 @@
-// The lanes, one for each limiter: their names, their texts on the page, and the summary of all.
+// This module is the lanes, one for each limiter: their names, their texts on the page, and the summary of all lanes.
 import { densest, History } from "./history.js"
 import { Tally } from "./lease.js"
 import { verdict, work } from "./promise.js"
 
 const docs = "https://github.com/redislimit/redislimit/blob/main/docs/"
 
-// texts are the names of lanes, what the page says of them, and where the documents say more.
+// texts are the names of lanes, their descriptions on the page, and the sections of the documents about them.
 const texts = {
   fixed_window: ["Fixed window", "Counts, and forgets when the window ends.", "algorithms.md#fixedwindow"],
   sliding_window_log: ["Sliding window log", "Remembers each request: always exact.", "algorithms.md#slidingwindowlog"],
@@ -23,7 +23,7 @@ const texts = {
   lease: ["Token bucket with a lease", "Columns: decided in this process. Dots: Redis was asked.", "leases.md#for-whom"],
 }
 
-// makeLanes makes the lanes that the server has. One without texts here has its name only.
+// makeLanes makes the lanes that the server has. A lane without texts here shows its name only.
 export function makeLanes(described, period) {
   const template = document.getElementById("lane")
   return described.map(({ name: id, group, bucket, delays, windows, slots, second, members }) => {
@@ -77,7 +77,7 @@ function aboutAlgorithm(lane, now, { period, config, away }) {
   }
 }
 
-// inRequests returns the numbers of a configuration in requests, of which each costs several units.
+// inRequests returns the numbers of a configuration in requests, which may cost several units each.
 export const inRequests = ({ rate, burst, cost }) => ({ rate: rate / cost, burst: burst / cost })
 
 function aboutProcesses(lane, now, { period, config, away, turned }) {
@@ -87,7 +87,7 @@ function aboutProcesses(lane, now, { period, config, away, turned }) {
   lane.verdict = { broken }
   const together = away ? "each takes a third of the limit" : "Redis counts for all of them"
   return {
-    count: [strong(history.servedIn("a", from, now), broken), ` of ${history.askedIn("a", from, now)} served`],
+    count: [strong(history.servedIn("a", from, now), broken), ` of ${history.sentIn("a", from, now)} served`],
     more: `limit ${config.rate}`,
     because: broken ? "breaks its promise: a bug!" : lane.id === "one_redis" ? together : "each admits the limit",
   }
@@ -96,10 +96,10 @@ function aboutProcesses(lane, now, { period, config, away, turned }) {
 const deciders = { fail_local: "this process counts", fail_open: "nobody counts", fail_closed: "nobody may pass" }
 
 function aboutPolicy(lane, now, { period, away, turned }) {
-  const from = Math.max(now - period, turned) // since Redis stopped or came back
+  const from = Math.max(now - period, turned) // since Redis stopped or answered again
   const { history } = lane
   return {
-    count: [strong(history.servedIn("a", from, now)), ` of ${history.askedIn("a", from, now)} served`],
+    count: [strong(history.servedIn("a", from, now)), ` of ${history.sentIn("a", from, now)} served`],
     because: away ? deciders[lane.id] : "Redis counts",
   }
 }
@@ -123,13 +123,13 @@ function strong(text, broken = false) {
   return e
 }
 
-// write replaces the content of an element, where it differs.
+// write replaces the content of an element where it differs.
 function write(element, parts) {
   const text = parts.map((part) => part.textContent ?? part).join("")
   if (element.textContent !== text) element.replaceChildren(...parts)
 }
 
-// summary says what to see in the charts.
+// summary describes what the charts show.
 export function summary(lanes, { period, config }) {
   const { shape, traffic, cost, ban } = config
   const { rate } = inRequests(config)

@@ -1,9 +1,9 @@
-// Draws a lane with leases: how many of its decisions this process made by itself, and how many Redis.
+// This module draws a lane with leases: how many decisions this process made from leases, and how many Redis made.
 const kept = 60_000 // ms
 
 // A Tally keeps the counts of the last minute.
 export class Tally {
-  counts = [] // {at, leased, redis, other}, each for the time since the one before
+  counts = [] // {at, leased, redis, other}, each for the time since the entry before
 
   add({ at, leased, redis, other }) {
     this.counts.push({ at, leased, redis, other })
@@ -24,10 +24,10 @@ export class Tally {
 
 const step = 500 // ms: the width of a column
 
-// hot is how many decisions fill a column, of the traffic that the server makes.
+// hot is how many decisions fill a column, with the traffic that the server makes.
 export const hot = 50
 
-// drawTally draws a column for each step, of the decisions of this process, and a dot below for each that Redis made.
+// drawTally draws a column for the decisions of this process in each step, and below it a dot for each decision by Redis.
 export function drawTally({ c, x, y, base, row, now, span, tally, colour }) {
   for (let at = Math.floor((now - span) / step) * step; at + step <= now; at += step) {
     const { leased, redis, other } = tally.sums(at, at + step)

@@ -1,4 +1,4 @@
-// The panel with the last responses, and the buttons that send requests.
+// This module is the panel with the last responses, and the buttons that send requests.
 const heldAtOnce = 3 // a browser has six connections to a server, and the events use one of them
 
 export class Panel {
@@ -6,7 +6,7 @@ export class Panel {
   lanes = []
   traffic = {} // the last response of each lane
   hand = {}
-  counts = {}  // of the requests sent by hand, by lane: {served, denied}
+  counts = {}  // how many requests by hand each lane has answered: {served, denied}
   sent = 0
   waiting = 0
 
@@ -17,7 +17,7 @@ export class Panel {
     document.getElementById("send-ten").addEventListener("click", () => { for (let i = 0; i < 10; i++) this.hit() })
   }
 
-  // offer has the reader choose between lanes.
+  // offer lets the user choose a lane.
   offer(lanes) {
     this.lanes = lanes
     for (const { id, name } of lanes) {
@@ -34,8 +34,8 @@ export class Panel {
     if (lane === this.choice.value) this.show()
   }
 
-  // hit sends one request to the chosen lane; the server passes it on to the others. While a lane holds
-  // several, only the server sends the next request: the browser would wait for a free connection.
+  // hit sends one request to the chosen lane; the server passes it on to the other lanes. While a lane holds
+  // several requests, the server alone sends the next one, because the browser would wait for a free connection.
   async hit() {
     const id = this.choice.value
     const direct = this.waiting < heldAtOnce || !this.holds(id)
@@ -48,7 +48,7 @@ export class Panel {
       const body = (await answer.text()).trim()
       const limited = answer.headers.has("X-RateLimit-Limit") || body === "served" || answer.headers.get("Content-Type")?.includes("problem")
       if (direct && limited) this.count(id, answer.status)
-      if (!limited && !answer.ok) this.sent-- // the playground itself has refused it
+      if (!limited && !answer.ok) this.sent-- // the playground itself has refused the request
       if (direct || !answer.ok) {
         const header = [...answer.headers].filter(([name]) => !["date", "content-length"].includes(name)).map(([name, value]) => `${canonical(name)}: ${value}`)
         this.hand[id] = [`${answer.status} ${answer.statusText}`, ...header, "", body].join("\n")
@@ -76,7 +76,7 @@ export class Panel {
     write("traffic-answer", this.traffic[id] ?? "None yet.")
     write("hand-answer", this.hand[id] ?? "Press Send one.")
     const box = document.getElementById("traffic-answer")
-    box.style.minHeight = `${box.offsetHeight}px` // short and long ones alternate: what is below stands still
+    box.style.minHeight = `${box.offsetHeight}px` // short and long responses alternate, and the content below must not move
     const { served, denied } = this.counts[id] ?? { served: 0, denied: 0 }
     const parts = [`${served} of your ${this.sent} served`, `${denied} denied`]
     if (this.sent > served + denied) parts.push(`${this.sent - served - denied} waiting`)
@@ -86,7 +86,7 @@ export class Panel {
 
 const reason = (status) => ({ 200: "OK", 429: "Too Many Requests", 503: "Service Unavailable" })[status] ?? ""
 
-// canonical writes a header's name as the server does; browsers give them in lower case.
+// canonical returns a header's name as the server writes it; browsers return names in lower case.
 const canonical = (name) => name.replace(/(^|-)[a-z]/g, (letters) => letters.toUpperCase())
 
 function write(id, text) {

@@ -21,7 +21,7 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/mini"
 )
 
-// pages are the calls of Page.
+// pages records the calls of Page.
 type pages struct {
 	mu    sync.Mutex
 	began time.Time
@@ -42,10 +42,11 @@ func (p *pages) take() []string {
 	return taken
 }
 
-// TestPages tells a Pager of outages: "+" is a server that goes down for a limiter, "-" one that comes back.
+// TestPages passes events to a Pager, and checks when it calls Page: "+" means that a server goes down for a limiter, and "-" that it
+// comes back.
 func TestPages(t *testing.T) {
 	for name, c := range map[string]struct {
-		events string // a second, a limiter, + or -, a server
+		events string // each is a second, a limiter, + or -, and a server
 		want   []string
 	}{
 		"long":             {"0 api+a, 90 api-a", []string{"1m0s a refused", "2m0s a <nil>"}},
@@ -86,14 +87,14 @@ func TestPages(t *testing.T) {
 				time.Sleep(time.Hour)
 				synctest.Wait()
 				if all := got.take(); !slices.Equal(all, c.want) {
-					t.Errorf("pages %q, want %q", all, c.want)
+					t.Errorf("got the pages %q, want %q", all, c.want)
 				}
 			})
 		})
 	}
 }
 
-// TestPagesInOrder has the first page take so long that the outage is over meanwhile: the second one waits for it.
+// TestPagesInOrder makes the first page take so long that the outage is over meanwhile: the second page must wait for the first one.
 func TestPagesInOrder(t *testing.T) {
 	t.Parallel()
 	begun, all := make(chan bool), make(chan string, 2)
@@ -109,13 +110,13 @@ func TestPagesInOrder(t *testing.T) {
 	pager.Observe(t.Context(), core.Event{Kind: core.EventFallbackOff, Limiter: "api", Server: "a"})
 	for _, want := range []string{"a refused", "a <nil>"} {
 		if got := check.Receive(t, "a page", all); got != want {
-			t.Errorf("page %q, want %q", got, want)
+			t.Errorf("got the page %q, want %q", got, want)
 		}
 	}
 }
 
-// TestServerGoesAway has three limiters over one server that goes away and comes back, as it happens: there is one page, and one when
-// the server is back.
+// TestServerGoesAway stops a Redis that three limiters use, and starts it again: there must be one page when the server is down, and one
+// when it is back.
 func TestServerGoesAway(t *testing.T) {
 	t.Parallel()
 	server := mini.Redis(t)
@@ -149,6 +150,6 @@ func TestServerGoesAway(t *testing.T) {
 	until("a page that the server is back", 2)
 	_, port, _ := net.SplitHostPort(server.Addr())
 	if len(all) != 2 || !strings.Contains(all[0], port) || !strings.HasSuffix(all[1], server.Addr()+" <nil>") {
-		t.Errorf("pages: %q", all)
+		t.Errorf("got the pages %q, want one for the outage of port %s, and one for its end", all, port)
 	}
 }

@@ -26,20 +26,20 @@ import (
 	httplimit "github.com/redislimit/redislimit/nethttp"
 )
 
-// A table is a Redis that has the contracts, without a network: it counts what is asked of it.
+// A table stands for a Redis that has the contracts. It counts how often they are read.
 type table struct {
 	redis.UniversalClient
 
 	mu    sync.Mutex
 	texts map[string]string
 	err   error
-	asked int
+	reads int
 }
 
 func (t *table) HGetAll(ctx context.Context, key string) *redis.MapStringStringCmd {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.asked++
+	t.reads++
 	cmd := redis.NewMapStringStringCmd(ctx, "hgetall", key)
 	cmd.SetVal(maps.Clone(t.texts))
 	cmd.SetErr(t.err)
@@ -55,10 +55,10 @@ func (t *table) set(err error, pairs ...string) {
 	}
 }
 
-// issued are the API keys, and whose they are.
+// issued contains the API keys and their customers.
 var issued = map[string]string{"sk_acme": "acme", "sk_initech": "initech"}
 
-// service limits each customer by the contract, and requests without an issued key by their peer.
+// service limits each customer by the contract, and requests without an issued key by the address of their peer.
 func service(lim *core.Limiter, c *contracts.Contracts) http.Handler {
 	isIssued := func(secret string) bool { return issued[secret] != "" }
 	byCustomer := guard.LimiterFor(func(r keyfunc.Request) (*core.Limiter, error) {
@@ -68,7 +68,7 @@ func service(lim *core.Limiter, c *contracts.Contracts) http.Handler {
 	return httplimit.Middleware(lim, key, byCustomer)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 }
 
-// limitOf returns the limit that a request with an API key meets.
+// limitOf returns the limit that applies to a request with an API key.
 func limitOf(h http.Handler, secret string) string {
 	w := httptest.NewRecorder()
 	r := httptest.NewRequest(http.MethodGet, "/", nil)
@@ -77,7 +77,8 @@ func limitOf(h http.Handler, secret string) string {
 	return w.Header().Get("X-RateLimit-Limit")
 }
 
-// TestContracts changes contracts, breaks one, and has Redis fail: a change is seen after a minute, and what is right stays.
+// TestContracts changes contracts, breaks one, and makes reading fail: a change must take effect after a minute, and contracts that were right
+// must stay.
 func TestContracts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var logs bytes.Buffer
@@ -87,9 +88,9 @@ func TestContracts(t *testing.T) {
 		h := service(core.MustNewMemory("customers", core.TokenBucket(core.PerMinute(60), core.LimitName("requests"))), c)
 		for _, step := range []struct {
 			err           error
-			acme, initech string // the texts; "": no contract
-			want          [2]string
-			logged        string
+			acme, initech string    // the texts; "": no contract
+			want          [2]string // the limits of acme and initech
+			logged        string    // a part of the only line; "": none
 		}{
 			{nil, "token_bucket 500/1m name=requests", "token_bucket 1000/1m burst=2000 name=requests", [2]string{"500", "2000"}, ""},
 			{nil, "token_bucket -1/1m name=requests", "token_bucket 900/1m name=requests", [2]string{"500", "900"}, "contracts=1"},
@@ -108,17 +109,17 @@ func TestContracts(t *testing.T) {
 			time.Sleep(time.Minute)
 			synctest.Wait()
 			if got := [2]string{limitOf(h, "sk_acme"), limitOf(h, "sk_initech")}; got != step.want {
-				t.Errorf("%+v: the limits are %v", step, got)
+				t.Errorf("%+v: got the limits %v, want %v", step, got, step.want)
 			}
 			if n := strings.Count(logs.String(), "\n"); n != min(1, len(step.logged)) || !strings.Contains(logs.String(), step.logged) {
-				t.Errorf("%+v: logged is %q", step, logs.String())
+				t.Errorf("%+v: got the log %q, want one line with %q, or none", step, logs.String(), step.logged)
 			}
 		}
 	})
 }
 
-// TestInventedKeys has clients send 10,003 keys that were never issued, while Redis is away. That causes no look-up, one line a minute
-// at most, which has no key, and the customer with a contract keeps it.
+// TestInventedKeys sends 10,003 keys that were never issued, while Redis is down. They must cause no look-up, and at most one log line per
+// minute, which contains no key. A customer with a contract must keep it.
 func TestInventedKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var logs bytes.Buffer
@@ -144,27 +145,27 @@ func TestInventedKeys(t *testing.T) {
 		}
 		clients.Wait()
 		if sent.Load() != 10_003 {
-			t.Errorf("%d requests", sent.Load())
+			t.Errorf("%d requests were sent, want 10003", sent.Load())
 		}
 		limits.Range(func(limit, _ any) bool {
 			if limit != "60" {
-				t.Errorf("a key that was never issued has the limit %v", limit)
+				t.Errorf("a key that was never issued has the limit %v, want 60", limit)
 			}
 			return true
 		})
 		if got := limitOf(h, "sk_acme"); got != "1000" {
 			t.Errorf("the customer has the limit %s, want 1000", got)
 		}
-		if rdb.asked != 2 {
-			t.Errorf("Redis was asked %d times, want 2", rdb.asked)
+		if rdb.reads != 2 {
+			t.Errorf("the contracts were read %d times, want 2", rdb.reads)
 		}
 		if text := logs.String(); strings.Count(text, "\n") > 2 || strings.Contains(text, "sk_") {
-			t.Errorf("logged is %s", text)
+			t.Errorf("got the log %s, want at most 2 lines, without a key", text)
 		}
 	})
 }
 
-// TestHash reads the hash from a Redis.
+// TestHash reads the contracts from a Redis.
 func TestHash(t *testing.T) {
 	t.Parallel()
 	rdb := redisclient.New(t, &redis.Options{Addr: mini.Redis(t).Addr()})
@@ -177,6 +178,6 @@ func TestHash(t *testing.T) {
 		t.Fatal(err)
 	}
 	if res, err := lim.Allow(t.Context(), "customer:acme"); err != nil || res.Limit != 7 {
-		t.Errorf("%+v, %v", res, err)
+		t.Errorf("got %+v, %v; want the limit 7", res, err)
 	}
 }

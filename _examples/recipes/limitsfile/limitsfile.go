@@ -1,4 +1,4 @@
-// Package limitsfile limits requests by the limits of a file, which may change while the service runs:
+// Package limitsfile limits requests by the limits in a file, which may change while the service runs:
 //
 //	limits:
 //	- token_bucket 100/1m burst=200 name=requests
@@ -21,8 +21,8 @@ import (
 	httplimit "github.com/redislimit/redislimit/nethttp"
 )
 
-// Limit serves next by the limits of the file at path, until ctx ends. lim says all else about the
-// limiter, such as its name. The error says why the file cannot be read, or what is wrong in it.
+// Limit serves next by the limits in the file at path, until ctx ends. All other options of the limiter, such as its name, are those of
+// lim. The error says why the file cannot be read, or what is wrong in it.
 func Limit(ctx context.Context, path string, lim *core.Limiter, key keyfunc.Func, next http.Handler) (http.Handler, error) {
 	file := &limitsFile{path: path, lim: lim}
 	if err := file.read(); err != nil {
@@ -33,17 +33,17 @@ func Limit(ctx context.Context, path string, lim *core.Limiter, key keyfunc.Func
 	return httplimit.Middleware(lim, key, current)(next), nil
 }
 
-// A limitsFile is the file, and the limiter that decides by its limits.
+// A limitsFile is a file of limits, and the limiter that decides by them.
 type limitsFile struct {
 	path string
-	lim  *core.Limiter                // whose limits are those of the file
-	now  atomic.Pointer[core.Limiter] // by the limits that were read last
-	text []byte                       // that was read last, right or wrong
-	why  string                       // the file could not be read the last time; empty if it could
+	lim  *core.Limiter                // from which now is derived
+	now  atomic.Pointer[core.Limiter] // decides by the limits that were read last
+	text []byte                       // the text that was read last, right or wrong
+	why  string                       // the reason why the file could not be read the last time; empty if it could
 }
 
-// read reads the file, if it has changed. If something in it is wrong, the limits stay. An error is returned once: a file that still
-// cannot be read for the same reason, or that has the same text, is no error again.
+// read reads the file, if it has changed. If the text is wrong, the limits stay as they are. An error is returned once: if the file still
+// cannot be read for the same reason, or still has the same wrong text, read returns nil.
 func (f *limitsFile) read() error {
 	text, err := os.ReadFile(f.path)
 	if err != nil {
@@ -70,7 +70,7 @@ func (f *limitsFile) read() error {
 	}
 	f.now.Store(lim)
 	for _, limit := range config.Limits {
-		if limit.Capacity() == 0 { // it may be meant, to close a service, or be a slip
+		if limit.Capacity() == 0 { // this may be intended, to close a service, or a mistake
 			f.lim.Logger().Warn("a limit of 0 denies every request", "file", f.path, "limit", limit.String())
 		}
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
-// lines are those of a log.
+// lines is a log: the channel contains its lines.
 type lines chan string
 
 func (l lines) Write(text []byte) (int, error) {
@@ -32,10 +32,10 @@ func (l lines) all() (all []string) {
 	return all
 }
 
-// gone stands for the removal of the file.
+// gone is the text of a step that removes the file.
 const gone = "removed"
 
-// TestLimitsFile changes the file, makes mistakes in it, and removes it.
+// TestLimitsFile changes the file, makes mistakes in it, and removes it, and checks the limits and the log.
 func TestLimitsFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "limits.yaml")
 	write := func(text string) {
@@ -47,7 +47,7 @@ func TestLimitsFile(t *testing.T) {
 		log := make(lines, 100)
 		lim := core.MustNewMemory("api", core.TokenBucket(core.PerMinute(1)), core.Logger(slog.New(slog.NewTextHandler(log, nil))))
 		if _, err := limitsfile.Limit(t.Context(), path, lim, keyfunc.IP(), http.NotFoundHandler()); !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("without the file: %v", err)
+			t.Errorf("without the file: got error %v, want os.ErrNotExist", err)
 		}
 		write("limits:\n- token_bucket 100/1m burst=200 name=requests\n- fixed_window 5000/1d aligned\n")
 		handler, err := limitsfile.Limit(t.Context(), path, lim, keyfunc.IP(), http.NotFoundHandler())
@@ -62,7 +62,7 @@ func TestLimitsFile(t *testing.T) {
 			{"limits: [", "300", "299", "yaml"},
 			{"limits: [token_bucket 100/1m burst=400 name=requests]", "400", "399", ""},
 			{gone, "400", "399", "no such file"},
-			{"", "400", "399", ""}, // it is still gone, which was logged
+			{"", "400", "399", ""}, // the file is still missing, which was logged
 			{"limits: [token_bucket 100/1m burst=400 name=requests]", "400", "399", ""},
 			{gone, "400", "399", "no such file"},
 			{"limits: [token_bucket 0/1m]", "0", "0", "a limit of 0 denies every request"},
@@ -77,15 +77,15 @@ func TestLimitsFile(t *testing.T) {
 			default:
 				write(step.text)
 			}
-			time.Sleep(time.Minute) // takes no time, and refills the bucket
+			time.Sleep(time.Minute) // takes no real time, and refills the bucket
 			synctest.Wait()
 			w := httptest.NewRecorder()
 			handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
 			if limit, left := w.Header().Get("X-RateLimit-Limit"), w.Header().Get("X-RateLimit-Remaining"); limit != step.limit || left != step.left {
-				t.Errorf("%q: %s of %s left", step.text, left, limit)
+				t.Errorf("%q: got %s of %s left, want %s of %s", step.text, left, limit, step.left, step.limit)
 			}
 			if got := log.all(); len(got) != min(1, len(step.logged)) || !strings.Contains(strings.Join(got, ""), step.logged) {
-				t.Errorf("%q: logged is %q, want one line with %q", step.text, got, step.logged)
+				t.Errorf("%q: got the log lines %q, want one with %q, or none", step.text, got, step.logged)
 			}
 		}
 	})

@@ -13,14 +13,14 @@ import (
 
 const (
 	maxBody    = 4 << 10 // bytes
-	maxAccount = 254     // bytes: the longest mail address
+	maxAccount = 254     // bytes, the length of the longest mail address
 )
 
-// credentials are never logged, not even the account: people type their password into the wrong field.
+// credentials must never be logged, not even the account, because people type their password into the wrong field.
 type credentials struct{ account, password string }
 
-// readCredentials reads the body of a login, which is JSON or a form. If it cannot, it returns the status of the answer. A field that is
-// repeated, or spelled in another way ("USER"), does no harm: the account that is found here is both counted and checked.
+// readCredentials reads the body of a login, which is JSON or a form. If the body cannot be read, it returns the status of the answer. A field
+// that is repeated, or spelled in another way ("USER"), does no harm: the account that is found here is both counted and checked.
 func readCredentials(w http.ResponseWriter, r *http.Request) (given credentials, status int) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 	var name string
@@ -30,7 +30,7 @@ func readCredentials(w http.ResponseWriter, r *http.Request) (given credentials,
 		name, given.password, err = readJSON(r.Body)
 	case "application/x-www-form-urlencoded":
 		err = r.ParseForm()
-		name, given.password = r.PostForm.Get("user"), r.PostForm.Get("password") // r.Form also has the query of the URL
+		name, given.password = r.PostForm.Get("user"), r.PostForm.Get("password") // r.Form would also contain the query of the URL
 	default:
 		return credentials{}, http.StatusUnsupportedMediaType
 	}
@@ -45,7 +45,7 @@ func readCredentials(w http.ResponseWriter, r *http.Request) (given credentials,
 	return given, 0
 }
 
-// readJSON reads a body that is one JSON object, and nothing else.
+// readJSON reads a body that is one JSON object and nothing else.
 func readJSON(body io.Reader) (name, password string, err error) {
 	var login struct {
 		User     string `json:"user"`
@@ -61,8 +61,8 @@ func readJSON(body io.Reader) (name, password string, err error) {
 	return login.User, login.Password, nil
 }
 
-// accountOf returns the name by which an account is counted and looked up. It normalizes names as your user store does, so that an account
-// has one name only. It reports false if the name cannot be an account's.
+// accountOf returns the name by which an account is counted and looked up. It must normalize names as your user store does, so that an account
+// has only one name. It reports false if no account can have the name.
 func accountOf(name string) (account string, ok bool) {
 	account = strings.ToLower(strings.TrimSpace(name))
 	valid := account != "" && len(account) <= maxAccount && utf8.ValidString(name) && !strings.ContainsFunc(account, unicode.IsControl)

@@ -13,14 +13,14 @@ import (
 )
 
 const (
-	// cookiePrefix begins the names of the cookies. Browsers take cookies with __Host- from this host alone, and over TLS.
+	// cookiePrefix begins the names of the cookies. Browsers accept cookies with __Host- only from this host itself, and over TLS.
 	cookiePrefix = "__Host-known-device-"
 	knownFor     = 180 * 24 * time.Hour
 )
 
 // knownDevices makes and reads the cookie that a device gets with a login. The cookie is bound to the account that logged in, and
-// expires. It replaces no password: a device that has one only gets a limit of its own. A device that two people use has a cookie for
-// each of their accounts.
+// expires. It does not replace the password: a device with the cookie only gets a limit of its own. A device that two people use has a
+// cookie for each of their accounts.
 type knownDevices struct {
 	secret []byte
 	now    func() time.Time
@@ -49,15 +49,15 @@ func (k knownDevices) device(r *http.Request, account string) (device string, ok
 	return parts[0], err == nil && k.now().Before(time.Unix(expires, 0))
 }
 
-// cookieName returns the name of the cookie for account. It tells nobody without the secret which account that is.
+// cookieName returns the name of the cookie for account. Nobody without the secret can tell from the name which account it is.
 func (k knownDevices) cookieName(account string) string {
 	mac := hmac.New(sha256.New, k.secret)
 	_, _ = fmt.Fprintf(mac, "name of the cookie for %q", account) // a hash takes everything
 	return cookiePrefix + base64.RawURLEncoding.EncodeToString(mac.Sum(nil)[:12])
 }
 
-// sign returns the signature of a cookie. The parts are quoted, so that no other parts sign the same text: a user may choose an account name
-// with blanks and digits in it.
+// sign returns the signature of a cookie. The parts are quoted, so that different parts never sign the same text: a user may choose an account
+// name that contains blanks and digits.
 func (k knownDevices) sign(account, device, expires string) string {
 	mac := hmac.New(sha256.New, k.secret)
 	_, _ = fmt.Fprintf(mac, "known device %q %q %q", device, expires, account) // a hash takes everything

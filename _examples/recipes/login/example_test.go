@@ -14,7 +14,7 @@ import (
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
-// A userStore has one user.
+// A userStore has one user, alice.
 type userStore struct{}
 
 func (userStore) Check(_ context.Context, account, password string) (bool, error) {
@@ -33,7 +33,7 @@ func Example() {
 		Address:    keyfunc.IP(),   // behind a proxy with keyfunc.TrustedProxies
 		Secret:     secret,         // signs the cookies of known devices
 		Users:      users,          // checks passwords
-		LoggedIn:   startSession,   // answers who has logged in
+		LoggedIn:   startSession,   // answers the user after the login
 	})
 	if err != nil {
 		panic(err)

@@ -2,14 +2,14 @@
 // service: the names of the fields, how account names are normalized, and the numbers.
 //
 // A failed attempt counts against two limits at once: one for the account, over all addresses, and one for the address, over all
-// accounts. The handler reserves a unit of both before it looks at the password, and charges it unless the password proves right. So
+// accounts. The handler reserves a unit of both before it checks the password, and charges the units unless the password is right. So
 // attempts that run at the same time cannot exceed the limits, and an attempt counts even if its client leaves or the user store fails.
 //
-// A limit for an account has a cost: whoever knows the name of an account can use the limit up, and lock its owner out. Therefore a
+// A limit for an account has a drawback: anyone who knows the name of an account can use up the limit, and so lock out its owner. Therefore a
 // device on which the owner has logged in before gets a signed cookie, and with it a limit of its own, which nobody else can use up. For
 // the same reason there is no [core.Ban] by account.
 //
-// Attempts with the right password are not counted, however many there are. To bound the work of checking passwords, put an ordinary
+// Attempts with the right password are not counted, however many there are. To bound the work of checking passwords, mount an ordinary
 // limit by address in front of the handler.
 package login
 
@@ -26,23 +26,23 @@ import (
 	httplimit "github.com/redislimit/redislimit/nethttp"
 )
 
-// These are the failed attempts that are allowed.
+// These limits say how many failed attempts are allowed.
 var (
-	// For an account, from all devices that are not known.
+	// perAccount limits an account, over all devices that are not known.
 	perAccount = []core.Option{core.SlidingWindowLog(core.Per(10, 15*time.Minute)), core.SlidingWindowLog(core.PerDay(100))}
-	// For a known device of an account.
+	// perDevice limits a known device of an account.
 	perDevice = []core.Option{core.SlidingWindowLog(core.Per(10, 15*time.Minute))}
-	// For an address, from devices that are not known. Many users may share an address, and an attempt holds a unit while its password
-	// is checked: so the burst has room for 256 logins at the same moment besides 44 failures. An attacker can fail 300 times at once, over
-	// all accounts, and then 60 times in 15 minutes.
+	// perAddress limits an address, over all devices that are not known. Many users may share an address, and an attempt holds a unit while
+	// its password is checked: so the burst has room for 256 logins at the same moment beside 44 failures. An attacker can fail 300 times
+	// at once, over all accounts, and then 60 times in 15 minutes.
 	perAddress = []core.Option{core.TokenBucket(core.Per(60, 15*time.Minute), core.Burst(300))}
 )
 
 // Users is your user store.
 type Users interface {
-	// Check reports whether the password of an account is right. It gets the name by which the account was counted, and must look for
-	// exactly this name: if it took "álice" for "alice", as some databases do, an attacker would have a limit for each spelling. It
-	// takes as long for an account that does not exist. Its errors are logged, so they must not contain the password.
+	// Check reports whether the password of an account is right. Its argument is the name by which the account was counted, and Check must
+	// look for exactly this name: if it accepted "álice" for "alice", as some databases do, an attacker would have a limit for each
+	// spelling. Check must take as long for an account that does not exist. Its errors are logged, so they must not contain the password.
 	Check(ctx context.Context, account, password string) (bool, error)
 }
 
@@ -50,10 +50,10 @@ type Users interface {
 type Config struct {
 	// NewLimiter makes the limiters: core.New with your client, or core.NewMemory.
 	NewLimiter func(name string, opts ...core.Option) (*core.Limiter, error)
-	// Address returns the key of a client's address, such as keyfunc.IP(). Behind a proxy it is
-	// keyfunc.IP(keyfunc.TrustedProxies(...)), or all users share one limit.
+	// Address returns the key of a client's address, such as keyfunc.IP(). Behind a proxy, use
+	// keyfunc.IP(keyfunc.TrustedProxies(...)): otherwise all users share one limit.
 	Address keyfunc.Func
-	// Secret signs the cookies of known devices: at least 32 random bytes, the same in all processes. Anyone who knows it can make
+	// Secret signs the cookies of known devices: at least 32 random bytes, the same in all processes. Anyone who knows the secret can make
 	// cookies, and so guess without a limit.
 	Secret []byte
 	Users  Users
@@ -61,7 +61,7 @@ type Config struct {
 	LoggedIn func(w http.ResponseWriter, r *http.Request, account string)
 }
 
-// A Handler answers logins. Mount it on POST alone:
+// A Handler answers logins. Mount it for POST only:
 //
 //	mux.Handle("POST /login", handler)
 type Handler struct {
@@ -85,10 +85,10 @@ func New(c Config) (*Handler, error) {
 	h := &Handler{
 		address: c.Address, users: c.Users, loggedIn: c.LoggedIn,
 		known: knownDevices{secret: c.Secret, now: time.Now},
-		limit: httplimit.NewAnswerer(guard.HeadersOnDenial()), // others need not see how many failures an account has left
+		limit: httplimit.NewAnswerer(guard.HeadersOnDenial()), // clients need not see how many failures an account has left
 	}
 	var errs [3]error
-	// While Redis does not answer, nobody logs in: otherwise an outage would be the time to guess.
+	// While Redis does not answer, nobody can log in: otherwise attackers could guess without limits during an outage.
 	h.accounts, errs[0] = c.NewLimiter("login-account", append(perAccount, core.FailClosed())...)
 	h.devices, errs[1] = c.NewLimiter("login-device", append(perDevice, core.FailClosed())...)
 	h.addresses, errs[2] = c.NewLimiter("login-address", append(perAddress, core.FailClosed())...)
@@ -112,7 +112,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case err != nil:
 		slog.ErrorContext(r.Context(), "a login could not be checked", "error", err)
 		http.Error(w, "try again later", http.StatusInternalServerError)
-	case !right: // or there is no account of this name, which the answer must not reveal
+	case !right: // or no account has this name, which the answer must not reveal
 		http.Error(w, "wrong name or password", http.StatusUnauthorized)
 	default:
 		http.SetCookie(w, h.known.cookie(given.account))
@@ -120,8 +120,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// reserve reserves one failure. A known device has a limit of its own. All other devices share the limit of the account and the limit of
-// their address.
+// reserve reserves a unit for a failure. A known device has a limit of its own. All other devices share the limit of the account and the
+// limit of their address.
 func (h *Handler) reserve(r *http.Request, account string) (*core.Reservation, error) {
 	if device, ok := h.known.device(r, account); ok {
 		return h.devices.Reserve(r.Context(), keyfunc.ForJoin(keyfunc.ForUser(account), device), 1)
@@ -134,7 +134,7 @@ func (h *Handler) reserve(r *http.Request, account string) (*core.Reservation, e
 }
 
 // check reports whether the password is right, and settles the attempt. Everything except a proven success is settled as a failure: a wrong
-// password, an error or a panic of the user store, and a client that has left. Otherwise clients that leave could guess for free.
+// password, an error or a panic of the user store, and a client that has left. Otherwise clients could guess free of charge by leaving.
 func (h *Handler) check(r *http.Request, attempt *core.Reservation, given credentials) (right bool, err error) {
 	failures := int64(1)
 	defer func() {
@@ -150,8 +150,8 @@ func (h *Handler) check(r *http.Request, attempt *core.Reservation, given creden
 	return right, err
 }
 
-// Unlock gives an account its full limit back, for your support. A device on which the owner has logged in before keeps its own
-// limit: if that is used up, the owner logs in without the cookie, as in a private window.
+// Unlock gives an account its full limit back, for your support desk. A device on which the owner has logged in before keeps its own limit: if
+// that limit is used up, the owner can log in without the cookie, as in a private window.
 func (h *Handler) Unlock(ctx context.Context, name string) error {
 	account, ok := accountOf(name)
 	if !ok {
@@ -160,7 +160,7 @@ func (h *Handler) Unlock(ctx context.Context, name string) error {
 	return h.accounts.Reset(ctx, keyfunc.ForUser(account))
 }
 
-// Close ends what the limiters run in the background.
+// Close ends the background work of the limiters.
 func (h *Handler) Close() error {
 	return errors.Join(h.accounts.Close(), h.devices.Close(), h.addresses.Close())
 }

@@ -26,9 +26,9 @@ import (
 )
 
 const (
-	patience   = time.Minute // for busy machines
-	guesses    = 10          // at an account that are allowed at once
-	attackers  = 256         // connections
+	patience   = time.Minute // how long the test waits on a busy machine
+	guesses    = 10          // how many failed attempts at an account are allowed at once
+	attackers  = 256         // how many connections attack
 	rightWord  = "correct horse battery staple"
 	formType   = "application/x-www-form-urlencoded"
 	jsonType   = "application/json"
@@ -36,14 +36,14 @@ const (
 )
 
 func TestMain(m *testing.M) {
-	slog.SetDefault(slog.New(slog.DiscardHandler)) // outages and errors are meant
+	slog.SetDefault(slog.New(slog.DiscardHandler)) // outages and errors are intended
 	os.Exit(m.Run())
 }
 
-// fakeUsers is a user store in which all accounts have the same password.
+// fakeUsers is a user store in which every account exists and has the same password.
 type fakeUsers struct {
-	checks sync.Map                                        // account -> *atomic.Int64: how often a password of it was looked at
-	takes  time.Duration                                   // for how long it looks
+	checks sync.Map                                        // account -> *atomic.Int64: how often its password was checked
+	takes  time.Duration                                   // how long a check takes
 	before func(ctx context.Context, account string) error // if not nil, is called first
 }
 
@@ -69,7 +69,7 @@ func (u *fakeUsers) of(account string) *atomic.Int64 {
 	return n.(*atomic.Int64)
 }
 
-// A service is a Handler that is served, behind a proxy that says who its clients are.
+// A service serves a Handler behind a trusted proxy, which says what the addresses of the clients are.
 type service struct {
 	*testing.T
 
@@ -79,7 +79,7 @@ type service struct {
 	url     string
 }
 
-// stores are where the limits are, by name.
+// stores returns the constructors of limiters in memory and in Redis, by name.
 func stores(t *testing.T) map[string]func(name string, opts ...core.Option) (*core.Limiter, error) {
 	t.Helper()
 	client := clientOf(t, redistest.Server(t).Addr)
@@ -100,7 +100,7 @@ func clientOf(t *testing.T, addr string) *redis.Client {
 	return client
 }
 
-// onEach runs a test with the limits in each store, emptied before.
+// onEach runs a test with the limits in each store. The stores are empty before the test.
 func onEach(t *testing.T, run func(s *service)) {
 	t.Helper()
 	for name, newLimiter := range stores(t) {
@@ -125,7 +125,7 @@ func serve(t *testing.T, newLimiter func(name string, opts ...core.Option) (*cor
 	mux := http.NewServeMux()
 	mux.Handle("POST /login", s.handler)
 	server := httptest.NewUnstartedServer(mux)
-	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError) // panics are meant
+	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError) // panics are intended
 	server.Start()
 	t.Cleanup(server.Close)
 	s.client, s.url = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}, server.URL+"/login"
@@ -137,7 +137,7 @@ type attempt struct {
 	user, password string
 	from           string // the address; the default is 203.0.113.1
 	cookie         *http.Cookie
-	body, media    string // in place of a form with user and password
+	body, media    string // replace the form with user and password, if media is not empty
 }
 
 // try sends an attempt, and returns the status, the body and the cookie.
@@ -145,7 +145,7 @@ func (s *service) try(a attempt) (status int, body string, cookie *http.Cookie) 
 	s.Helper()
 	status, body, cookie, err := s.send(s.Context(), a)
 	if err != nil {
-		s.Error(err)
+		s.Errorf("the request failed: %v", err)
 	}
 	return status, body, cookie
 }
@@ -180,19 +180,20 @@ func (s *service) send(ctx context.Context, a attempt) (status int, body string,
 	return response.StatusCode, string(text), cookie, err
 }
 
+// want sends an attempt, and checks the status. A cookie must come with a success, and only then.
 func (s *service) want(status int, a attempt) (cookie *http.Cookie) {
 	s.Helper()
 	got, body, cookie := s.try(a)
 	if got != status {
-		s.Errorf("user %q, password %q: %d %q, want %d", a.user, a.password, got, body, status)
+		s.Errorf("user %q, password %q: got status %d and the body %q, want %d", a.user, a.password, got, body, status)
 	}
 	if (cookie != nil) != (got == http.StatusOK) {
-		s.Errorf("status %d, cookie %v", got, cookie)
+		s.Errorf("got status %d and the cookie %v, want a cookie only with 200", got, cookie)
 	}
 	return cookie
 }
 
-// attack makes 256 attempts at once, each from an address of its own unless the attempt has another.
+// attack makes 256 attempts at once, each from an address of its own unless the attempt has an address.
 func (s *service) attack(each func(i int) (ctx context.Context, a attempt)) (statuses map[int]int) {
 	s.Helper()
 	var mu sync.Mutex
@@ -219,8 +220,8 @@ func spelling(i int) string {
 	return []string{theAccount, "Alice@Example.com", "  alice@example.com\n", "ALICE@EXAMPLE.COM", "alice@example.\u212aom"}[i%4]
 }
 
-// TestGuesses has 256 connections guess at one account, from as many addresses, in all spellings, as JSON and as forms. No more passwords
-// are looked at than are allowed. Then even the right one is denied.
+// TestGuesses makes 256 connections guess at one account, from as many addresses, in all spellings, as JSON and as forms. No more passwords may
+// be checked than the limit allows. After that, even the right password must be denied.
 func TestGuesses(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(s *service) {
@@ -233,18 +234,18 @@ func TestGuesses(t *testing.T) {
 			return s.Context(), a
 		})
 		if n := s.users.of(theAccount).Load(); n != guesses || statuses[http.StatusUnauthorized] != guesses || statuses[http.StatusTooManyRequests] != attackers-guesses {
-			s.Errorf("%d passwords were looked at, want %d; statuses %v", n, guesses, statuses)
+			s.Errorf("%d passwords were checked, want %d; the statuses are %v", n, guesses, statuses)
 		}
 		s.want(http.StatusTooManyRequests, attempt{user: theAccount, password: rightWord})
 		s.want(http.StatusOK, attempt{user: "bob", password: rightWord})
 		if err := s.handler.Unlock(s.Context(), " Alice@example.com"); err != nil {
-			s.Error(err)
+			s.Errorf("Unlock: got error %v, want none", err)
 		}
 		s.want(http.StatusOK, attempt{user: theAccount, password: rightWord})
 	})
 }
 
-// TestLeavers attacks with clients that leave before or while their password is checked. Their guesses count all the same.
+// TestLeavers attacks with clients that leave before or while their password is checked. Their guesses must count all the same.
 func TestLeavers(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(s *service) {
@@ -258,12 +259,12 @@ func TestLeavers(t *testing.T) {
 		}
 		s.client.CloseIdleConnections()
 		if n := s.users.of(theAccount).Load(); n > guesses || n == 0 {
-			s.Errorf("%d passwords were looked at, want %d at most", n, guesses)
+			s.Errorf("%d passwords were checked, want 1 to %d", n, guesses)
 		}
 	})
 }
 
-// TestOutage takes Redis away during an attack: without it nobody guesses, and not more when it is back.
+// TestOutage makes Redis fail during an attack: nobody may guess without Redis, and an outage must not allow more guesses later.
 func TestOutage(t *testing.T) {
 	t.Parallel()
 	proxy := faultproxy.New(t, redistest.Server(t).Addr)
@@ -283,10 +284,10 @@ func TestOutage(t *testing.T) {
 		before := s.users.of(theAccount).Load()
 		statuses := s.attack(guess)
 		if n := s.users.of(theAccount).Load(); n != before {
-			s.Errorf("%d passwords were looked at in an outage", n-before)
+			s.Errorf("%d passwords were checked in an outage, want none", n-before)
 		}
 		if statuses[http.StatusServiceUnavailable]+statuses[http.StatusTooManyRequests] != attackers {
-			s.Errorf("statuses %v", statuses)
+			s.Errorf("got the statuses %v, want only 503 and 429", statuses)
 		}
 		proxy.Pass()
 		status := 0
@@ -296,12 +297,12 @@ func TestOutage(t *testing.T) {
 	}
 	s.attack(guess)
 	if n := s.users.of(theAccount).Load(); n > guesses {
-		s.Errorf("%d passwords were looked at, want %d at most", n, guesses)
+		s.Errorf("%d passwords were checked, want at most %d", n, guesses)
 	}
 }
 
-// TestKnownDevice lets the owner log in while others guess at the account, also from the owner's address. It works on a device with the
-// cookie of an earlier login, and on no other device. The known device cannot guess for ever either.
+// TestKnownDevice lets the owner log in while others guess at the account, also from the owner's address. The login must succeed on a device
+// with the cookie of an earlier login, and on no other device. The number of guesses on the known device must be limited, too.
 func TestKnownDevice(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(s *service) {
@@ -314,7 +315,7 @@ func TestKnownDevice(t *testing.T) {
 			}
 			return s.Context(), a
 		})
-		for i := range 40 { // the address's limit is used up, too
+		for i := range 40 { // uses up the limit of the address, too
 			s.attackOnce(attempt{user: fmt.Sprint("victim", i), password: "guess"}, 10)
 		}
 		s.want(http.StatusTooManyRequests, attempt{user: "honest", password: rightWord})
@@ -330,7 +331,7 @@ func TestKnownDevice(t *testing.T) {
 	})
 }
 
-// attackOnce guesses n times, one after the other.
+// attackOnce sends an attempt n times, one after the other.
 func (s *service) attackOnce(a attempt, n int) {
 	s.Helper()
 	for range n {
@@ -338,38 +339,38 @@ func (s *service) attackOnce(a attempt, n int) {
 	}
 }
 
-// TestCookie reads cookies that were made for another account, with another secret, or long ago.
+// TestCookie checks that a cookie is valid for its account only, and not after a change or after it has expired.
 func TestCookie(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_800_000_000, 0)
 	k := knownDevices{secret: bytes.Repeat([]byte{7}, 32), now: func() time.Time { return now }}
 	known := func(cookie *http.Cookie, account string) bool {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/login", http.NoBody)
-		r.Header.Set("Cookie", cookie.Name+"="+cookie.Value) // as it is
+		r.Header.Set("Cookie", cookie.Name+"="+cookie.Value) // unchanged, even if a cookie cannot have the value
 		_, ok := k.device(r, account)
 		return ok
 	}
 	cookie := k.cookie("alice")
 	if !known(cookie, "alice") || known(cookie, "alicia") || known(cookie, "") {
-		t.Error("a cookie is for its account alone")
+		t.Error("the cookie of alice is not valid for alice, or valid for another account")
 	}
 	if cookie.Value == k.cookie("alice").Value {
 		t.Error("two devices have the same cookie")
 	}
 	bob := k.cookie("bob")
 	if known(&http.Cookie{Name: k.cookieName("bob"), Value: cookie.Value}, "bob") || !known(bob, "bob") {
-		t.Error("a cookie of another account is valid under the right name, or that of the account is not")
+		t.Error("the cookie of alice is valid for bob under the right name, or bob's own cookie is not")
 	}
 	if bob.Name == cookie.Name || strings.Contains(bob.Name, "bob") {
-		t.Errorf("the names of the cookies are %s and %s: two people on one device need one each, which does not tell the account", cookie.Name, bob.Name)
+		t.Errorf("the cookies have the names %s and %s, want different names that do not contain the account", cookie.Name, bob.Name)
 	}
 	if !cookie.Secure || !cookie.HttpOnly || cookie.Path != "/" || cookie.Domain != "" {
-		t.Errorf("browsers refuse the cookie, or show it to scripts: %v", cookie)
+		t.Errorf("got the cookie %v, want one that is Secure and HttpOnly, with the path / and no domain", cookie)
 	}
 	parts := strings.Split(cookie.Value, ".")
 	for name, value := range map[string]string{
 		"another device":     "A" + cookie.Value,
-		"a longer life":      parts[0] + ".9" + parts[1] + "." + parts[2],
+		"a later expiry":     parts[0] + ".9" + parts[1] + "." + parts[2],
 		"another signature":  cookie.Value[:len(cookie.Value)-2] + "AA",
 		"no signature":       parts[0] + "." + parts[1] + ".",
 		"two parts":          parts[0] + "." + parts[1],
@@ -381,10 +382,10 @@ func TestCookie(t *testing.T) {
 		"a number too large": parts[0] + ".9999999999999999999999." + k.sign("alice", parts[0], "9999999999999999999999"),
 	} {
 		if known(&http.Cookie{Name: cookie.Name, Value: value}, "alice") {
-			t.Errorf("%s: %q is valid", name, value)
+			t.Errorf("%s: %q is valid, want it refused", name, value)
 		}
 	}
-	// Whoever may choose an account's name must not get a cookie for another account that way.
+	// Someone who may choose the name of an account must not get a cookie for another account in this way.
 	chosen := k.cookie("4102444800 alice")
 	parts = strings.Split(chosen.Value, ".")
 	for _, value := range []string{
@@ -392,20 +393,20 @@ func TestCookie(t *testing.T) {
 		parts[0] + `" "` + parts[1] + ".4102444800." + parts[2],
 	} {
 		if known(&http.Cookie{Name: cookie.Name, Value: value}, "alice") {
-			t.Errorf("%q is valid for another account", value)
+			t.Errorf("%q is valid for another account, want it refused", value)
 		}
 	}
 	now = now.Add(knownFor - time.Second)
 	if !known(cookie, "alice") {
-		t.Error("the cookie is not valid for long enough")
+		t.Error("the cookie has expired a second before its time")
 	}
 	if now = now.Add(time.Second); known(cookie, "alice") {
-		t.Error("the cookie does not expire")
+		t.Error("the cookie is valid after its time")
 	}
 }
 
-// TestSharedAddress lets 256 honest users log in behind one address at the same moment, after 44 failures there. All are served, and none
-// is counted.
+// TestSharedAddress lets 256 honest users log in behind one address at the same moment, after 44 failures there. All must be served, and none
+// may be charged.
 func TestSharedAddress(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(s *service) {
@@ -414,7 +415,7 @@ func TestSharedAddress(t *testing.T) {
 		}
 		var waiting sync.WaitGroup
 		waiting.Add(attackers)
-		s.users.before = func(ctx context.Context, _ string) error { // until all passwords are looked at
+		s.users.before = func(ctx context.Context, _ string) error { // waits until all passwords are being checked
 			waiting.Done()
 			all := make(chan struct{})
 			go func() { waiting.Wait(); close(all) }()
@@ -424,24 +425,24 @@ func TestSharedAddress(t *testing.T) {
 			case <-ctx.Done():
 				return ctx.Err()
 			case <-time.After(patience / 2):
-				return errors.New("some were denied")
+				return errors.New("some users were denied")
 			}
 		}
 		statuses := s.attack(func(i int) (context.Context, attempt) {
 			return s.Context(), attempt{user: fmt.Sprint("user", i), password: rightWord, from: "203.0.113.1"}
 		})
 		if statuses[http.StatusOK] != attackers {
-			s.Errorf("statuses %v, want 200 of all", statuses)
+			s.Errorf("got the statuses %v, want only 200", statuses)
 		}
 		s.users.before = nil
 		res, err := s.handler.addresses.Peek(s.Context(), "ip:203.0.113.1")
 		if err != nil || res.Remaining < 300-44 {
-			s.Errorf("%d are left, %v; want %d", res.Remaining, err, 300-44)
+			s.Errorf("%d units are left, error %v; want at least %d", res.Remaining, err, 300-44)
 		}
 	})
 }
 
-// TestSettled expects everything except a proven success to count as a failure, in both limits.
+// TestSettled checks that everything except a proven success is charged as a failure, in both limits.
 func TestSettled(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(s *service) {
@@ -449,8 +450,8 @@ func TestSettled(t *testing.T) {
 		for name, c := range map[string]struct {
 			before   func(ctx context.Context, account string) error
 			password string
-			leaves   bool
-			failed   int64
+			leaves   bool  // whether the client leaves
+			failed   int64 // how many failures are charged
 		}{
 			"right":                     {nil, rightWord, false, 0},
 			"wrong":                     {nil, "wrong", false, 1},
@@ -488,7 +489,7 @@ func TestSettled(t *testing.T) {
 	})
 }
 
-// wantFailed waits until exactly this number of failures is charged, and nothing is held.
+// wantFailed waits until exactly want failures are charged for a key, and nothing is held.
 func (s *service) wantFailed(lim *core.Limiter, key string, want int64) {
 	s.Helper()
 	var res core.Result
@@ -498,10 +499,10 @@ func (s *service) wantFailed(lim *core.Limiter, key string, want int64) {
 			return
 		}
 	}
-	s.Errorf("%s: %d of %d are left, %v; want %d failures", key, res.Remaining, res.Limit, err, want)
+	s.Errorf("%s: %d of %d units are left, error %v; want %d failures charged", key, res.Remaining, res.Limit, err, want)
 }
 
-// TestBodies sends bodies that other parsers read in other ways. Each is refused, or counts for the account whose password is checked.
+// TestBodies sends bodies that other parsers read in other ways. Each body must be refused, or count for the account whose password is checked.
 func TestBodies(t *testing.T) {
 	t.Parallel()
 	blanks := strings.Repeat(" ", 1<<20)
@@ -509,7 +510,7 @@ func TestBodies(t *testing.T) {
 	for name, c := range map[string]struct {
 		media, body string
 		status      int
-		account     string // that is counted and checked
+		account     string // the account that is counted and checked
 	}{
 		"plain":                  {jsonType, `{"user":"alice","password":"x"}`, 401, "alice"},
 		"with a charset":         {jsonType + "; charset=utf-8", `{"user":"alice","password":"x"}`, 401, "alice"},
@@ -560,7 +561,7 @@ func TestBodies(t *testing.T) {
 			tries++
 			status, _, _ := s.try(attempt{body: c.body, media: c.media, from: fmt.Sprintf("2001:db8:%x::", tries)})
 			if status != c.status {
-				t.Errorf("status %d, want %d", status, c.status)
+				t.Errorf("got status %d, want %d", status, c.status)
 			}
 			for account, left := range before {
 				want := int64(0)
@@ -575,12 +576,13 @@ func TestBodies(t *testing.T) {
 				}
 			}
 			if err := s.handler.Unlock(t.Context(), "alice"); err != nil {
-				t.Error(err)
+				t.Errorf("Unlock: got error %v, want none", err)
 			}
 		})
 	}
 }
 
+// left returns how many failures an account has left.
 func (s *service) left(account string) int64 {
 	s.Helper()
 	if account == "" {
@@ -593,7 +595,7 @@ func (s *service) left(account string) int64 {
 	return res.Remaining
 }
 
-// TestQuery sends another name in the URL than in the body. The name in the URL is never used.
+// TestQuery sends another name in the URL than in the body. The name in the URL must not be used.
 func TestQuery(t *testing.T) {
 	t.Parallel()
 	s := serve(t, core.NewMemory)
@@ -601,11 +603,11 @@ func TestQuery(t *testing.T) {
 	s.want(http.StatusUnauthorized, attempt{user: "alice", password: "x"})
 	s.want(http.StatusBadRequest, attempt{body: "password=x", media: formType})
 	if n := s.users.of("alice").Load(); n != 1 {
-		t.Errorf("alice is checked %d times", n)
+		t.Errorf("the password of alice was checked %d times, want once", n)
 	}
 }
 
-// TestLogs lets the user store fail: the error is logged, and neither the name nor the password, which users may mix up.
+// TestLogs makes the user store fail: the log must contain the error, but neither the name nor the password, which users may mix up.
 func TestLogs(t *testing.T) {
 	var logs strings.Builder
 	slog.SetDefault(slog.New(slog.NewTextHandler(&logs, nil)))
@@ -615,15 +617,15 @@ func TestLogs(t *testing.T) {
 	s.want(http.StatusInternalServerError, attempt{user: "somebody", password: rightWord})
 	for _, word := range []string{"somebody", rightWord} {
 		if strings.Contains(logs.String(), word) {
-			t.Errorf("the log has %q: %s", word, logs.String())
+			t.Errorf("the log contains %q: %s", word, logs.String())
 		}
 	}
 	if !strings.Contains(logs.String(), "the database is away") {
-		t.Errorf("the log has no reason: %s", logs.String())
+		t.Errorf("the log does not contain the error: %s", logs.String())
 	}
 }
 
-// TestConfig lists the mistakes that New refuses.
+// TestConfig checks the mistakes that New refuses.
 func TestConfig(t *testing.T) {
 	t.Parallel()
 	whole := Config{
@@ -631,7 +633,7 @@ func TestConfig(t *testing.T) {
 		LoggedIn: func(http.ResponseWriter, *http.Request, string) {},
 	}
 	if _, err := New(whole); err != nil {
-		t.Error(err)
+		t.Errorf("the whole Config: got error %v, want none", err)
 	}
 	for name, change := range map[string]func(c *Config){
 		"NewLimiter": func(c *Config) { c.NewLimiter = nil },
@@ -646,7 +648,7 @@ func TestConfig(t *testing.T) {
 		c := whole
 		change(&c)
 		if _, err := New(c); err == nil {
-			t.Errorf("%s is missing, and New takes it", name)
+			t.Errorf("New accepted a Config without %s, or with a wrong one", name)
 		}
 	}
 }

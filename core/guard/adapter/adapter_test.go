@@ -16,7 +16,7 @@ import (
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
-// TestPanics checks that the mistakes panic that would leave a route unlimited, or have no effect.
+// TestPanics checks the mistakes that would leave a route without a limit, or have no effect: each of them panics.
 func TestPanics(t *testing.T) {
 	t.Parallel()
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
@@ -123,7 +123,7 @@ func TestPanics(t *testing.T) {
 		func() {
 			defer func() {
 				if got, _ := recover().(string); !strings.Contains(got, want) {
-					t.Errorf("panic %q, want one that says %s", got, want)
+					t.Errorf("got the panic %q, want one that contains %q", got, want)
 				}
 			}()
 			f()
@@ -131,7 +131,7 @@ func TestPanics(t *testing.T) {
 	}
 }
 
-// TestAnswerOptions checks which options an Answerer accepts. The compiler rejects the others.
+// TestAnswerOptions checks which options an Answerer accepts. The compiler rejects all others.
 func TestAnswerOptions(t *testing.T) {
 	t.Parallel()
 	const framework = adapter.Adapter[*http.Request, http.Handler]("httplimit")
@@ -144,7 +144,7 @@ func TestAnswerOptions(t *testing.T) {
 		"OnDenied":      framework.OnDenied(http.NotFoundHandler()), "OnError": framework.OnError(http.NotFoundHandler()),
 	} {
 		if !is(option) {
-			t.Errorf("an Answerer does not take %s", name)
+			t.Errorf("%s is no AnswerOption, want one", name)
 		}
 	}
 	for name, option := range map[string]guard.Option{
@@ -155,13 +155,12 @@ func TestAnswerOptions(t *testing.T) {
 		"AlsoLimit": guard.AlsoLimit(lim, keyfunc.IP()),
 	} {
 		if is(option) {
-			t.Errorf("an Answerer takes %s, which does nothing there", name)
+			t.Errorf("%s is an AnswerOption, want none: it would have no effect", name)
 		}
 	}
 }
 
-// TestFinishWithoutStatus checks an adapter that does not know the status, as after a panic: the cost is
-// charged.
+// TestFinishWithoutStatus checks an adapter that does not know the status, as after a panic: the cost is charged.
 func TestFinishWithoutStatus(t *testing.T) {
 	t.Parallel()
 	lim := core.MustNewMemory("calls", core.FixedWindow(core.PerHour(2)))
@@ -169,6 +168,6 @@ func TestFinishWithoutStatus(t *testing.T) {
 	counts := guard.CountIf(func(int) bool { return true })
 	middleware(lim, keyfunc.IP(), serve, counts)(t.Context(), &call{sender: "203.0.113.7:1", reply: map[string]string{}})
 	if res, err := lim.Peek(t.Context(), "ip:203.0.113.7"); err != nil || res.Remaining != 1 {
-		t.Errorf("%+v, %v", res, err)
+		t.Errorf("got %+v, %v; want 1 unit left", res, err)
 	}
 }

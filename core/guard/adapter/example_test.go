@@ -20,7 +20,7 @@ type call struct {
 	state  adapter.RequestState
 }
 
-// A handler serves calls. As in Hertz, it gets a context beside the request.
+// A handler serves calls. As in Hertz, its context is an argument of its own.
 type handler = func(context.Context, *call)
 
 // A callRequest presents a call to key functions.
@@ -58,7 +58,7 @@ func OnDenied(h handler) guard.AnswerOption { return framework.OnDenied(h) }
 // Key is the adapter's key function. If handlers get no context, use framework.Key instead.
 func Key(f func(context.Context, *call) (string, error)) keyfunc.Func { return framework.ContextKey(f) }
 
-// middleware is the adapter. It asks the Guard, and follows the Verdict.
+// middleware is the adapter. It calls the Guard before each request, and follows the Verdict.
 func middleware(lim *core.Limiter, key keyfunc.Func, serve handler, options ...guard.Option) handler {
 	g, handlers := framework.New(lim, key, options...)
 	return func(ctx context.Context, c *call) {

@@ -11,8 +11,8 @@ import (
 	"github.com/redislimit/redislimit/core"
 )
 
-// TestShownComparesAsResults compares random Results directly, and by the fields that shown keeps of
-// them. The outcomes differ if Tighter compares a field that shown lacks.
+// TestShownComparesAsResults compares random Results by Tighter, and by the fields of them that shown keeps. The outcomes differ if
+// Tighter compares a field that shown lacks.
 func TestShownComparesAsResults(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))
@@ -20,16 +20,16 @@ func TestShownComparesAsResults(t *testing.T) {
 		before, after := randomResult(random), randomResult(random)
 		var s shown
 		if first := s.replace(&before); !first && before.Source != core.SourceNone {
-			t.Fatalf("the first Result is not shown: %+v", before)
+			t.Fatalf("replace(%+v) on an empty shown returned false, want true", before)
 		}
 		want := before.Source == core.SourceNone || after.Tighter(before)
 		if got := s.replace(&after); got != want {
-			t.Fatalf("%+v replaces %+v: %t, want %t", after, before, got, want)
+			t.Fatalf("replace(%+v) after %+v returned %t, want %t", after, before, got, want)
 		}
 	}
 }
 
-// randomResult returns a Result with small values in all fields, so that many values are equal.
+// randomResult returns a Result with small random values in all fields, so that fields of two Results are often equal.
 func randomResult(random *rand.Rand) core.Result {
 	var res core.Result
 	fields := reflect.ValueOf(&res).Elem()
@@ -49,23 +49,22 @@ func randomResult(random *rand.Rand) core.Result {
 	return res
 }
 
-// TestRetryAfterIsNeverZero checks a denial that ends while it is written: Retry-After must not be 0,
-// which clients take as an invitation to retry at once.
+// TestRetryAfterIsNeverZero checks a denial that has ended when the headers are written: Retry-After must not be 0, which clients take
+// as an invitation to retry at once.
 func TestRetryAfterIsNeverZero(t *testing.T) {
 	t.Parallel()
 	h := http.Header{}
 	denied := core.Result{Source: core.SourceDenyCache, LimiterName: "api", Limit: 1}
 	headers{Sets: xRateLimit | ietf, Names: usualNames}.set(h, &denied, 0, &RequestState{})
 	if got := h.Get("Retry-After"); got != "1" {
-		t.Errorf("Retry-After: %q, want 1", got)
+		t.Errorf("Retry-After: got %q, want 1", got)
 	}
 	if got, want := h.Get("RateLimit"), `"api";r=0;t=1`; got != want {
-		t.Errorf("RateLimit: %q, want %q", got, want)
+		t.Errorf("RateLimit: got %q, want %q", got, want)
 	}
 }
 
-// TestRetryIn checks random waits against the documented bounds of RetryJitter and MaxRetryAfter, in
-// both units.
+// TestRetryIn checks random waits against the documented bounds of RetryJitter and MaxRetryAfter, in seconds and in milliseconds.
 func TestRetryIn(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))
@@ -83,17 +82,17 @@ func TestRetryIn(t *testing.T) {
 				most = min(most, o.MaxRetry)
 			}
 			if got < max(least, unit) || got > most {
-				t.Fatalf("%+v: %v is sent as %v, want %v to %v", o, d, got, least, most)
+				t.Fatalf("%+v: the wait %v is sent as %v, want %v to %v", o, d, got, least, most)
 			}
 			if sooner := o.retryIn(d-unit, unit, draw); d <= o.MaxRetry && time.Duration(sooner)*unit > got {
-				t.Fatalf("%+v: %v is sent as %v, and %v as more", o, d, got, d-unit)
+				t.Fatalf("%+v: the wait %v is sent as %v, and the shorter wait %v as more", o, d, got, d-unit)
 			}
 		}
 	}
 }
 
-// TestHeadersOfACalendar checks the headers on a day of 23 hours: X-RateLimit-Reset must be its end, and
-// w its length.
+// TestHeadersOfACalendar checks the headers on a calendar day of 23 hours: X-RateLimit-Reset must be the end of the day, and w its
+// length.
 func TestHeadersOfACalendar(t *testing.T) {
 	t.Parallel()
 	zone, err := time.LoadLocation("Europe/Berlin")
@@ -114,7 +113,7 @@ func TestHeadersOfACalendar(t *testing.T) {
 		"RateLimit":         `"api";r=0;t=` + strconv.Itoa(int((22 * time.Hour).Seconds())),
 	} {
 		if got := h.Get(name); got != want {
-			t.Errorf("%s: %s, want %s", name, got, want)
+			t.Errorf("%s: got %s, want %s", name, got, want)
 		}
 	}
 }

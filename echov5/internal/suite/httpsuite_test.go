@@ -84,7 +84,7 @@ func startEcho(_ *testing.T, app httpsuite.App) *httpsuite.Server {
 	return httpsuite.ServeHTTP(e, app)
 }
 
-// renderEcho is an HTTPErrorHandler.
+// renderEcho is an HTTPErrorHandler that answers an error as the suite demands.
 func renderEcho(c *echo.Context, err error) {
 	response, status := echo.ResolveResponseStatus(c.Response(), err)
 	if response != nil && response.Committed {
@@ -131,7 +131,7 @@ func middlewareEcho(mount httpsuite.Mount) echo.MiddlewareFunc {
 	panic(fmt.Sprintf("a mount %T", mount))
 }
 
-// beforeEcho is middleware that does something first.
+// beforeEcho returns a middleware that calls first, and then the next handler.
 func beforeEcho(first func(*echo.Context)) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c *echo.Context) error {

@@ -17,7 +17,7 @@ import (
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
-// around has middlewares that replace Echo's response with their own.
+// around contains middlewares that replace Echo's response with their own.
 var around = map[string]echo.MiddlewareFunc{
 	"none":                func(next echo.HandlerFunc) echo.HandlerFunc { return next },
 	"Gzip":                middleware.Gzip(),
@@ -33,8 +33,8 @@ var around = map[string]echo.MiddlewareFunc{
 	},
 }
 
-// TestResponseOfMiddleware mounts middleware around the limit, or behind it, that delays the handler's
-// response: CountIf gets the status that the client gets.
+// TestResponseOfMiddleware mounts a middleware that delays the handler's response, around the limit or behind it: CountIf must get the
+// status that the client gets.
 func TestResponseOfMiddleware(t *testing.T) {
 	for name, other := range around {
 		for where, order := range map[string]func(limit echo.MiddlewareFunc) []echo.MiddlewareFunc{
@@ -62,7 +62,7 @@ func TestResponseOfMiddleware(t *testing.T) {
 				},
 			} {
 				if what == "flushed" && name == "one that hides Echo's" {
-					continue // it cannot be flushed
+					continue // its response cannot be flushed
 				}
 				t.Run(name+"/"+where+"/"+what, func(t *testing.T) {
 					var counted []int
@@ -73,7 +73,7 @@ func TestResponseOfMiddleware(t *testing.T) {
 					})))...)
 					e.GET("/", handler)
 					if status := get(t, e).Code; !slices.Equal(counted, []int{status}) {
-						t.Errorf("CountIf was asked about %v, and the client got %d", counted, status)
+						t.Errorf("CountIf got %v, want one call with %d, the client's status", counted, status)
 					}
 				})
 			}
@@ -81,8 +81,8 @@ func TestResponseOfMiddleware(t *testing.T) {
 	}
 }
 
-// TestOnDeniedBehindMiddleware checks the status of denied requests: the status that the handler of
-// OnDenied sets, or else 429, whatever middleware is around.
+// TestOnDeniedBehindMiddleware checks the status of denied requests: it must be the status that the handler of OnDenied sets, or otherwise
+// 429, whatever middleware is around.
 func TestOnDeniedBehindMiddleware(t *testing.T) {
 	for name, other := range around {
 		for what, c := range map[string]struct {
@@ -99,10 +99,10 @@ func TestOnDeniedBehindMiddleware(t *testing.T) {
 				e.Use(other, echolimit.Middleware(limiter(t), keyfunc.IP(), echolimit.OnDenied(c.handler)))
 				e.GET("/", func(c *echo.Context) error { return c.String(http.StatusOK, "served") })
 				if status := get(t, e).Code; status != http.StatusOK {
-					t.Errorf("status %d, want 200", status)
+					t.Errorf("the first request: got status %d, want 200", status)
 				}
 				if status := get(t, e).Code; status != c.status {
-					t.Errorf("status %d, want %d", status, c.status)
+					t.Errorf("the second request: got status %d, want %d", status, c.status)
 				}
 			})
 		}

@@ -88,7 +88,7 @@ func serveFiber(t *testing.T, f *fiber.App) *httpsuite.Server {
 	return fasthttpsuite.Serve(t, f, func(l net.Listener) error { return f.Listener(l, fiber.ListenConfig{DisableStartupMessage: true}) })
 }
 
-// renderFiber is an ErrorHandler.
+// renderFiber is an ErrorHandler that answers an error as the suite demands.
 func renderFiber(c fiber.Ctx, err error) error {
 	status := http.StatusInternalServerError
 	var fe *fiber.Error
@@ -112,7 +112,7 @@ func use(router fiber.Router, mounts []httpsuite.Mount) {
 	}
 }
 
-// middlewareFiber returns a handler as Fiber's methods take it: of any type.
+// middlewareFiber returns a handler of the type any, as Fiber's methods take it.
 func middlewareFiber(mount httpsuite.Mount) any {
 	switch m := mount.(type) {
 	case httpsuite.CORS:
@@ -133,7 +133,7 @@ func handlerFiber(h httpsuite.Handler) fiber.Handler {
 	}
 }
 
-// A fiberContext is a request of Fiber to the suite.
+// A fiberContext presents a request of Fiber to the suite.
 type fiberContext struct {
 	fasthttpsuite.FiberContext
 

@@ -21,9 +21,9 @@ import (
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
-// limited serves h behind a limit of one slot and ten units, and returns the limiter, the
-// statuses that CountIf was asked about, and the address.
-func limited(t *testing.T, h fiber.Handler) (lim *core.Limiter, asked <-chan int, url string) {
+// limited serves h behind a limit of one slot and ten units. It returns the limiter, the statuses with which CountIf
+// was called, and the address of the server.
+func limited(t *testing.T, h fiber.Handler) (lim *core.Limiter, counted <-chan int, url string) {
 	t.Helper()
 	lim = core.MustNewMemory("api", core.InFlight(1, core.SlotTTL(time.Hour)), core.FixedWindow(core.PerDay(10)))
 	statuses := make(chan int, 10)
@@ -34,7 +34,7 @@ func limited(t *testing.T, h fiber.Handler) (lim *core.Limiter, asked <-chan int
 	})))
 	app.Get("/", h)
 	server := serveFiber(t, app)
-	t.Cleanup(func() { // the server first: it waits for the requests
+	t.Cleanup(func() { // the server is closed first, because it waits for the requests
 		server.Close()
 		_ = lim.Close()
 	})
@@ -59,23 +59,23 @@ func get(t *testing.T, url string) (int, string) {
 	return answer.StatusCode, string(body)
 }
 
-// left returns what is left of the slots and of the units.
+// left returns how many slots and units are left.
 func left(t *testing.T, lim *core.Limiter) []int64 {
 	t.Helper()
 	return limits.Left(t, lim, keyfunc.ForIP(netip.MustParseAddr("127.0.0.1")))
 }
 
-// TestTimeout makes Fiber's Timeout answer while the handler continues with the fiber.Ctx. For the limiter,
-// the request ends then, once, with the status that the client gets.
+// TestTimeout makes Fiber's Timeout answer while the handler continues to use the fiber.Ctx. For the limiter, the request must end when the
+// Timeout answers, once, with the status that the client gets.
 func TestTimeout(t *testing.T) {
 	for name, onTimeout := range map[string]fiber.Handler{
 		"default":   nil,
-		"an error":  func(fiber.Ctx) error { return fiber.ErrBadGateway }, // which is not sent
+		"an error":  func(fiber.Ctx) error { return fiber.ErrBadGateway }, // the error is not sent
 		"an answer": func(c fiber.Ctx) error { return c.Status(http.StatusGatewayTimeout).SendString("too late") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			goOn, done := make(chan struct{}), make(chan struct{})
-			lim, asked, url := limited(t, timeout.New(func(c fiber.Ctx) error {
+			lim, counted, url := limited(t, timeout.New(func(c fiber.Ctx) error {
 				defer close(done)
 				<-c.Context().Done()
 				for {
@@ -90,26 +90,26 @@ func TestTimeout(t *testing.T) {
 				}
 			}, timeout.Config{Timeout: time.Millisecond, OnTimeout: onTimeout}))
 			status, _ := get(t, url)
-			if counted := <-asked; status < http.StatusRequestTimeout || counted != status {
-				t.Errorf("CountIf was asked about %d, and the client got %d", counted, status)
+			if got := <-counted; status < http.StatusRequestTimeout || got != status {
+				t.Errorf("CountIf got %d, want %d, the client's status, 408 or more", got, status)
 			}
 			if got := left(t, lim); !slices.Equal(got, []int64{1, 9}) {
-				t.Errorf("%d slots and units left, want 1 and 9", got)
+				t.Errorf("%d slots and units are left, want 1 and 9", got)
 			}
 			close(goOn)
 			<-done
-			if len(asked) > 0 {
-				t.Errorf("CountIf was asked again, about %d", <-asked)
+			if len(counted) > 0 {
+				t.Errorf("CountIf was called again, with %d, want one call", <-counted)
 			}
 		})
 	}
 }
 
-// TestSSE streams with Fiber's SSE and the fiber.Ctx after the handler has returned: the slot is held, and
-// the cost may be set, until the stream ends.
+// TestSSE streams with Fiber's SSE, which uses the fiber.Ctx after the handler has returned: the slot must be held, and the cost may be set,
+// until the stream ends.
 func TestSSE(t *testing.T) {
 	var peek func() []int64
-	lim, asked, url := limited(t, func(c fiber.Ctx) error {
+	lim, counted, url := limited(t, func(c fiber.Ctx) error {
 		c.Locals("user", "alice")
 		return sse.New(sse.Config{DisableHeartbeat: true, Handler: func(c fiber.Ctx, stream *sse.Stream) error {
 			for i := range 1000 { // while the middleware returns
@@ -119,15 +119,15 @@ func TestSSE(t *testing.T) {
 				fiberlimit.SetCost(c, int64(i%7))
 			}
 			if got := peek(); !slices.Equal(got, []int64{0, 9}) {
-				t.Errorf("%d slots and units left while the stream goes on, want 0 and 9", got)
+				t.Errorf("%d slots and units are left while the stream continues, want 0 and 9", got)
 			}
 			return stream.Event(sse.Event{Data: "whole"})
 		}})(c)
 	})
 	peek = func() []int64 { return left(t, lim) }
 	status, body := get(t, url)
-	if counted := <-asked; status != http.StatusOK || counted != status || !strings.Contains(body, "data: whole") {
-		t.Errorf("CountIf was asked about %d, and the client got %d, %q", counted, status, body)
+	if got := <-counted; status != http.StatusOK || got != status || !strings.Contains(body, "data: whole") {
+		t.Errorf("CountIf got %d, and the client got %d, %q; want 200 for both, and the whole stream", got, status, body)
 	}
 	check.Eventually(t, "the slot is free, and the last cost is charged", func() bool {
 		return slices.Equal(left(t, lim), []int64{1, 10 - 999%7})

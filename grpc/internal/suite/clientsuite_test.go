@@ -16,8 +16,8 @@ import (
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
-// TestClients holds key functions to what all adapters have. The requests are of HTTP: gRPC's own handler takes
-// metadata and peer from them.
+// TestClients checks key functions as for all adapters. The suite sends HTTP requests: gRPC's own handler for net/http reads metadata and peer
+// from them.
 func TestClients(t *testing.T)     { clientsuite.Exercise(t, apps) }
 func FuzzLeftOfProxy(f *testing.F) { clientsuite.LeftOfProxy(f, apps) }
 

@@ -20,7 +20,7 @@ import (
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
-// recovers is an interceptor that turns a panic into INTERNAL, like the one of go-grpc-middleware.
+// recovers returns interceptors that turn a panic into INTERNAL, like those of go-grpc-middleware.
 func recovers() []grpc.ServerOption {
 	return around(func(ctx context.Context, next func(context.Context) error) (err error) {
 		defer func() {
@@ -32,8 +32,8 @@ func recovers() []grpc.ServerOption {
 	})
 }
 
-// TestCountIf ends calls in each way: CountIf sees the code that the client sees, and guard.CountIf the status that
-// gRPC-gateway would answer with.
+// TestCountIf ends calls in each way: CountIf must get the code that the client gets, and guard.CountIf the HTTP status that gRPC-Gateway
+// would answer with.
 func TestCountIf(t *testing.T) {
 	statuses := map[codes.Code]int{
 		codes.OK: 200, codes.Canceled: 499, codes.Unknown: 500, codes.InvalidArgument: 400, codes.DeadlineExceeded: 504, codes.NotFound: 404,
@@ -68,10 +68,10 @@ func TestCountIf(t *testing.T) {
 				want = 500
 			}
 			if sawCode != a.code || sawStatus != want {
-				b.Errorf("%s: CountIf saw %v and %d; the client %v, which is %d", name, sawCode, sawStatus, a.code, want)
+				b.Errorf("%s: CountIf got %v and %d, want %v, the client's code, and its status %d", name, sawCode, sawStatus, a.code, want)
 			}
 			if len(a.header.Get("x-ratelimit-limit")) != 1 || len(a.trailer.Get("x-ratelimit-limit")) != 0 {
-				b.Errorf("%s: the header is %v, and the trailer %v", name, a.header, a.trailer)
+				b.Errorf("%s: got the header %v and the trailer %v, want the limit in the header only", name, a.header, a.trailer)
 			}
 		}
 		untilLeft(b.T, byCode, ipKey, 999)
@@ -79,15 +79,15 @@ func TestCountIf(t *testing.T) {
 	})
 }
 
+// estimate returns an option that reserves n units for each call.
 func estimate(n int64) guard.Option { return guard.Cost(func(keyfunc.Request) int64 { return n }) }
 
-// TestInnerRefuses makes an inner limit deny a call, and fail to decide about another. An outer limit that
-// counts other codes does not charge calls that reached no handler. It does charge a handler's own
-// UNAVAILABLE.
+// TestInnerRefuses makes an inner limit deny a call, and fail to decide on another. An outer limit that counts only some codes must not
+// charge calls that reached no handler, but it must charge a call whose handler returned UNAVAILABLE.
 func TestInnerRefuses(t *testing.T) {
 	for name, c := range map[string]struct {
 		outer  guard.Option
-		denial int64 // what the outer limit charges for a denied call
+		denial int64 // how much the outer limit charges for a call that the inner limit denies
 	}{
 		"CountIf":       {grpclimit.CountIf(func(code codes.Code) bool { return code != codes.ResourceExhausted }), 0},
 		"CountIfStatus": {guard.CountIf(func(status int) bool { return status != 429 }), 0},
@@ -103,7 +103,7 @@ func TestInnerRefuses(t *testing.T) {
 					return nil
 				}
 				shared := core.MustNewMemory("shared", core.FixedWindow(core.PerDay(9)))
-				// Another code than UNAVAILABLE for an outage, as an application may choose.
+				// As an application may, return another code than UNAVAILABLE for an outage.
 				own := grpclimit.OnError(func(context.Context, error) error { return status.Error(codes.Aborted, "later") })
 				b.behind(by(shared, c.outer), by(b.fixed(2), own))
 				b.call().want(codes.OK)
@@ -122,7 +122,7 @@ func TestInnerRefuses(t *testing.T) {
 	}
 }
 
-// TestInFlight checks that a call holds its slot until it ends, however it ends.
+// TestInFlight checks that a call holds its slot until it ends, in whatever way it ends.
 func TestInFlight(t *testing.T) {
 	each(t, func(b *testbed) {
 		running, goOn := make(chan error), make(chan func() error)
@@ -142,7 +142,7 @@ func TestInFlight(t *testing.T) {
 			var calls sync.WaitGroup
 			calls.Go(func() { first = b.call() })
 			if err := <-running; err != nil {
-				b.Error("the handler's context has ended: ", err)
+				b.Errorf("in the handler, the context has the error %v, want none", err)
 			}
 			denied := b.call()
 			denied.want(codes.ResourceExhausted)
@@ -155,8 +155,8 @@ func TestInFlight(t *testing.T) {
 	})
 }
 
-// TestSlotsLost removes slots from Redis: the handler's context ends, and its cause says why. The client
-// does not see that the call was canceled.
+// TestSlotsLost removes slots from Redis while a call runs: the handler's context must end, and its cause say why. The client must get an
+// error that does not look as if the client itself had canceled the call.
 func TestSlotsLost(t *testing.T) {
 	for want, returns := range map[codes.Code]func(context.Context) error{
 		codes.Aborted:  context.Context.Err,
@@ -190,13 +190,13 @@ func slotsLost(t *testing.T, want codes.Code, returns func(context.Context) erro
 		b.stop()
 		a.want(want)
 		if !errors.Is(cause, core.ErrSlotLost) || counted != want {
-			b.Errorf("the handler's context ended with %v; CountIf saw %v", cause, counted)
+			b.Errorf("the handler's context ended with %v, and CountIf got %v; want ErrSlotLost and %v", cause, counted, want)
 		}
-		untilLeft(b.T, lim, ipKey, 1, 8) // it cost what it was asked for, though Redis has lost that
+		untilLeft(b.T, lim, ipKey, 1, 8) // the call is charged, although Redis has lost its slot
 	})
 }
 
-// TestHandlerLeft makes the client leave while the handler works.
+// TestHandlerLeft makes the client leave while the handler works: the slot must be free, and CountIf must get CANCELED.
 func TestHandlerLeft(t *testing.T) {
 	each(t, func(b *testbed) {
 		running := make(chan struct{})
@@ -217,7 +217,7 @@ func TestHandlerLeft(t *testing.T) {
 	})
 }
 
-// TestLeftInQueue makes clients leave before their turn in a queue: their places are given back.
+// TestLeftInQueue makes a client leave before its turn in a queue: its place must be given back.
 func TestLeftInQueue(t *testing.T) {
 	each(t, func(b *testbed) {
 		var decided, served atomic.Int64
@@ -241,13 +241,13 @@ func TestLeftInQueue(t *testing.T) {
 		untilLeft(b.T, lim, ipKey, 2)
 		b.stop()
 		if n := served.Load(); n != 1 {
-			b.Errorf("%d calls were served, want 1", n)
+			b.Errorf("%d calls were served, want 1: the client of the other one left", n)
 		}
 	})
 }
 
-// TestLeft checks the error of a call whose client left before it was served. If a deadline ends the call,
-// a server often sees the client's reset first, so the test calls the interceptor without a server.
+// TestLeft checks the error of a call whose client left before the call was served. If a deadline ends the call, a server often receives the
+// client's reset first, so the test calls the interceptor without a server.
 func TestLeft(t *testing.T) {
 	lim := core.MustNewMemory("api", core.LeakyBucket(core.Per(1, time.Hour), core.Burst(3)))
 	limited := grpclimit.Unary(lim, keyfunc.IP())
@@ -264,7 +264,7 @@ func TestLeft(t *testing.T) {
 	defer cancelLate()
 	for want, ctx := range map[codes.Code]context.Context{codes.Canceled: canceled, codes.DeadlineExceeded: late} {
 		if err := call(ctx); status.Code(err) != want || !errors.Is(err, ctx.Err()) || len(status.Convert(err).Details()) > 0 {
-			t.Errorf("%v: %#v", ctx.Err(), err)
+			t.Errorf("got the error %#v, want %v for %v, without details", err, want, ctx.Err())
 		}
 	}
 	wantLeft(t, lim, "ip:unix", 2)

@@ -19,8 +19,8 @@ import (
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
-// TestStacked checks that the headers describe the tighter of two limits, once, whichever is the outer one;
-// and the limit that denies.
+// TestStacked checks that the headers describe the tighter of two limits, once, whichever is the outer one, and that the details of a denial
+// name the limit that denied.
 func TestStacked(t *testing.T) {
 	for _, swap := range []bool{false, true} {
 		each(t, func(b *testbed) {
@@ -41,7 +41,7 @@ func TestStacked(t *testing.T) {
 				a.want(codes.OK)
 				a.wantHeaders("2", remaining, "1800000073", "")
 				if shown != 2 {
-					b.Errorf("the handler saw a limit of %d", shown)
+					b.Errorf("the handler's Result has the limit %d, want 2", shown)
 				}
 			}
 			a := b.call()
@@ -52,6 +52,7 @@ func TestStacked(t *testing.T) {
 	}
 }
 
+// with returns lim with other limits.
 func with(t *testing.T, lim *core.Limiter, limits ...core.Limit) *core.Limiter {
 	t.Helper()
 	l, err := lim.With(limits...)
@@ -61,7 +62,7 @@ func with(t *testing.T, lim *core.Limiter, limits ...core.Limit) *core.Limiter {
 	return l
 }
 
-// TestUnlimited calls as a client without a limit, as one that is banned, and as one with a limit of 0.
+// TestUnlimited makes calls as a client without a limit, as a banned client, and as a client with a limit of 0.
 func TestUnlimited(t *testing.T) {
 	each(t, func(b *testbed) {
 		lim, option := b.limiter("api", core.FixedWindow(core.PerMinute(1)), core.Ban()), guard.ResetInSeconds()
@@ -89,8 +90,8 @@ func TestUnlimited(t *testing.T) {
 	})
 }
 
-// TestHeaderPrefix checks metadata with other names, in lower case: in the header of a call that is served,
-// and in the trailer of another.
+// TestHeaderPrefix checks metadata with other names: the names must be in lower case, in the header of a call that is served, and in the trailer
+// of a call that is denied.
 func TestHeaderPrefix(t *testing.T) {
 	each(t, func(b *testbed) {
 		b.behind(by(b.fixed(1), guard.HeaderPrefix("X-Rate-Limit-"), guard.ResetInSeconds()))
@@ -107,19 +108,19 @@ func TestHeaderPrefix(t *testing.T) {
 			}
 			for name, want := range map[string]string{"x-rate-limit-limit": "1", "x-rate-limit-remaining": "0", "x-rate-limit-reset": "60"} {
 				if got := strings.Join(there.Get(name), " and "); got != want {
-					b.Errorf("%v: %s is %q, want %q", c.code, name, got, want)
+					b.Errorf("%v: got %s %q, want %q", c.code, name, got, want)
 				}
 			}
 		}
 	})
 }
 
-// TestHandlersHeader makes handlers send metadata of their own, in each possible way.
+// TestHandlersHeader makes handlers send metadata of their own, in each way that gRPC has.
 func TestHandlersHeader(t *testing.T) {
 	own := metadata.Pairs("own", "1")
 	for name, c := range map[string]struct {
 		do      func(ctx context.Context, send func())
-		trailer bool // the header was sent without the limit's
+		trailer bool // whether the header is sent without the limit's, which is then in the trailer
 	}{
 		"SetHeader":  {func(ctx context.Context, _ func()) { _ = grpc.SetHeader(ctx, own) }, false},
 		"SetAndSend": {func(ctx context.Context, send func()) { _ = grpc.SetHeader(ctx, own); send() }, false},
@@ -135,14 +136,14 @@ func TestHandlersHeader(t *testing.T) {
 					a.header.Set("x-ratelimit-limit", a.trailer.Get("x-ratelimit-limit")...)
 				}
 				if strings.Join(a.header.Get("own"), "") != "1" || strings.Join(a.header.Get("x-ratelimit-limit"), "") != "2" {
-					b.Errorf("the header is %v, the trailer %v", a.header, a.trailer)
+					b.Errorf("got the header %v and the trailer %v, want the metadata of the handler and of the limit", a.header, a.trailer)
 				}
 			})
 		})
 	}
 }
 
-// TestStreamsOwnHeader makes the handler send the stream's header before any message.
+// TestStreamsOwnHeader makes the handler send the header of a stream before any message: the header must contain the limit's metadata, too.
 func TestStreamsOwnHeader(t *testing.T) {
 	sent := make(chan struct{})
 	limited := grpclimit.Stream(core.MustNewMemory("api", core.FixedWindow(core.PerDay(2))), keyfunc.IP())
@@ -159,13 +160,12 @@ func TestStreamsOwnHeader(t *testing.T) {
 	header, err := stream.Header()
 	close(sent)
 	if err != nil || strings.Join(header.Get("own"), "") != "1" || strings.Join(header.Get("x-ratelimit-limit"), "") != "2" {
-		t.Errorf("the header is %v, %v", header, err)
+		t.Errorf("got the header %v, %v; want the metadata of the handler and of the limit", header, err)
 	}
 	_ = stream.RecvMsg(&grpc_testing.Empty{})
 }
 
-// TestCompressor makes a handler choose the compressor, for which gRPC needs its own transport in the
-// context.
+// TestCompressor makes a handler choose the compressor, for which gRPC must find its own transport in the context.
 func TestCompressor(t *testing.T) {
 	each(t, func(b *testbed) {
 		b.serve = func(ctx context.Context, _ func()) error { return grpc.SetSendCompressor(ctx, "gzip") }
@@ -174,8 +174,8 @@ func TestCompressor(t *testing.T) {
 	})
 }
 
-// TestRetries uses a client that repeats denied calls by gRPC's own retry policy, which ends with the first
-// header. The client waits as long as MaxRetryAfter says, instead of a day.
+// TestRetries uses a client that repeats denied calls by gRPC's own retry policy, which ends with the first header. The client must wait as
+// long as MaxRetryAfter says, and not for a day.
 func TestRetries(t *testing.T) {
 	const policy = `{"methodConfig": [{"name": [{}], "retryPolicy": {"maxAttempts": 3, "initialBackoff": "0.001s",
 		"maxBackoff": "0.001s", "backoffMultiplier": 1, "retryableStatusCodes": ["RESOURCE_EXHAUSTED"]}}]}`
@@ -191,13 +191,13 @@ func TestRetries(t *testing.T) {
 		attempts.Store(0)
 		_, err := app.EmptyCall(t.Context(), &grpc_testing.Empty{})
 		if n := attempts.Load(); n != want {
-			t.Errorf("call %d: %d attempts, want %d: %v", i, n, want, err)
+			t.Errorf("call %d: %d attempts, want %d; error %v", i, n, want, err)
 		}
 	}
 }
 
-// TestAnsweredBetween has an interceptor between two limits, which answers calls that the inner limit
-// denies.
+// TestAnsweredBetween uses an interceptor between two limits that answers calls that the inner limit denies, without an error: the headers of
+// the denial must be in the header.
 func TestAnsweredBetween(t *testing.T) {
 	each(t, func(b *testbed) {
 		outer, inner := by(b.limiter("outer", core.FixedWindow(core.PerMinute(9)))), by(b.fixed(1))

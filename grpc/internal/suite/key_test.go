@@ -19,7 +19,7 @@ import (
 
 type userKey struct{}
 
-// authenticated has interceptors that store the user, as the metadata "user" names it, in the context.
+// authenticated returns interceptors that store the user from the metadata "user" in the context.
 func authenticated() []grpc.ServerOption {
 	return around(func(ctx context.Context, next func(context.Context) error) error {
 		if user := metadata.ValueFromIncomingContext(ctx, "user"); len(user) > 0 {
@@ -29,12 +29,12 @@ func authenticated() []grpc.ServerOption {
 	})
 }
 
-// TestKeys checks keys that gRPC has in other places than HTTP. TestClients checks keys from metadata.
+// TestKeys checks keys that gRPC takes from other places than HTTP does. TestClients checks keys from metadata.
 func TestKeys(t *testing.T) {
 	for name, c := range map[string]struct {
 		key   keyfunc.Func
 		pairs []string
-		want  string // "": counted by the method
+		want  string // "": the key of the method's route
 	}{
 		"IP":           {keyfunc.IP(), []string{"x-forwarded-for", "192.0.2.1"}, ipKey},
 		"Header":       {keyfunc.Header("X-Tenant"), []string{"X-Tenant", "acme"}, keyfunc.ForHeader("X-Tenant", "acme")},
@@ -63,7 +63,7 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// native is a key function that reads the call itself.
+// native is a key function that reads the gRPC call itself.
 func native(ctx context.Context, call *grpclimit.Call) (string, error) {
 	user, _ := ctx.Value(userKey{}).(string)
 	if user == "" {
@@ -75,13 +75,13 @@ func native(ctx context.Context, call *grpclimit.Call) (string, error) {
 	return "user " + user + " of " + call.FullMethod[:len("/grpc.testing.TestService/")], nil
 }
 
-// within calls another key function.
+// within is a key function that calls another key function.
 func within(ctx context.Context, call *grpclimit.Call) (string, error) {
 	address, err := keyfunc.IP()(grpclimit.Request(ctx, call))
 	return ctx.Value(userKey{}).(string) + ", " + address, err
 }
 
-// TestUnixSocket calls from a peer without an address.
+// TestUnixSocket calls from a peer that has no address: its key must be "ip:unix".
 func TestUnixSocket(t *testing.T) {
 	lim := core.MustNewMemory("api", core.FixedWindow(core.PerMinute(2)))
 	server := grpc.NewServer(grpc.ChainUnaryInterceptor(grpclimit.Unary(lim, keyfunc.IP())))
@@ -99,12 +99,12 @@ func TestUnixSocket(t *testing.T) {
 	wantLeft(t, lim, "ip:unix", 1)
 }
 
-// TestCost charges by the message, and skips a method.
+// TestCost charges calls by their message, and skips a method. A stream has no message when its cost is determined.
 func TestCost(t *testing.T) {
 	lim := core.MustNewMemory("api", core.FixedWindow(core.PerDay(10)))
 	each(t, func(b *testbed) {
 		if b.stream {
-			b.Skip("its messages come later")
+			b.Skip("the messages of a stream come after its cost is determined")
 		}
 		b.behind(by(lim,
 			guard.Cost(func(r keyfunc.Request) int64 {
@@ -116,13 +116,14 @@ func TestCost(t *testing.T) {
 			b.call().want(want)
 		}
 		if _, err := b.app.EmptyCall(b.Context(), &grpc_testing.Empty{}); err != nil {
-			b.Error(err)
+			b.Errorf("a method that is skipped: got error %v, want none", err)
 		}
 		wantLeft(b.T, lim, ipKey, 0)
 	})
 }
 
-// TestUnknownService makes clients invent methods, which a proxy serves: they are not routes.
+// TestUnknownService calls methods that clients invent and that a proxy serves: they must not count as routes, because each would have a limit of
+// its own.
 func TestUnknownService(t *testing.T) {
 	lim := core.MustNewMemory("api", core.FixedWindow(core.PerDay(10)))
 	server := grpc.NewServer(grpc.ChainStreamInterceptor(grpclimit.Stream(lim, keyfunc.Route())),

@@ -21,9 +21,8 @@ import (
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
-// TestDeadline uses clients whose deadlines (grpc-timeout) are shorter or longer than a decision takes.
-// FailOpen is for outages of Redis: it must not admit calls beyond the limit because a client has little
-// time.
+// TestDeadline uses clients whose deadlines (grpc-timeout) are shorter or longer than a decision takes. FailOpen is for outages of Redis: it must
+// not admit calls beyond the limit because the deadline of a client is near.
 func TestDeadline(t *testing.T) {
 	const limit, calls = 5, 100
 	for _, far := range []time.Duration{5 * time.Millisecond, 130 * time.Millisecond} {
@@ -52,18 +51,17 @@ func TestDeadline(t *testing.T) {
 				}
 				callers.Wait()
 				b.stop()
-				n, left := admitted.Load(), late.Load()
-				if n > limit || n < limit && (left == 0 || deadline == patience) {
-					t.Errorf("%d of %d calls were admitted, want %d; the deadline ended %d before", n, calls, limit, left)
+				n, ended := admitted.Load(), late.Load()
+				if n > limit || n < limit && (ended == 0 || deadline == patience) {
+					t.Errorf("%d of %d calls were admitted, want %d; the deadline ended %d calls", n, calls, limit, ended)
 				}
 			})
 		}
 	}
 }
 
-// TestLeavers makes many clients leave: before the decision, during it, while they wait for their turn,
-// while the handler works, and after it. Afterwards all slots are free, and exactly the cost of the
-// handlers that ran is charged.
+// TestLeavers makes many clients leave: before the decision, during it, while they wait for their turn, while the handler works, and after it.
+// Afterwards all slots must be free, and exactly the cost of the handlers that ran must be charged.
 func TestLeavers(t *testing.T) {
 	const leavers, atOnce, units, slots, cost = 300, 50, 1_000_000, 50, 3
 	proxy := faultproxy.New(t, redistest.Server(t).Addr)
@@ -74,7 +72,7 @@ func TestLeavers(t *testing.T) {
 	for name, c := range map[string]struct {
 		limits []core.Option
 		opts   []guard.Option
-		cost   int64 // of a handler that ran, in the last limit; 0 if that is not known
+		cost   int64 // charged in the last limit for each handler that ran; 0 if the test cannot know it
 	}{
 		"InFlight":  {[]core.Option{flight}, nil, 0},
 		"CostAfter": {[]core.Option{flight, window, core.Hold(time.Hour)}, []guard.Option{guard.CostAfter(), estimate(7)}, cost},
@@ -101,19 +99,18 @@ func TestLeavers(t *testing.T) {
 				case c.cost > 0:
 					want = append(want, units-c.cost*ran.Load())
 				case len(c.limits) > 1:
-					want = append(want, units) // its turns are past
+					want = append(want, units) // all turns in the queue are past
 				}
 				untilLeft(t, lim, t.Name(), want...)
 				if n := ran.Load(); n == 0 || n == leavers {
-					t.Errorf("%d handlers of %d ran: nobody left before, or all", n, leavers)
+					t.Errorf("%d handlers of %d calls ran, want some but not all", n, leavers)
 				}
 			})
 		}
 	}
 }
 
-// leave makes calls that are canceled at random. One in ten is not canceled: its client waits for the
-// answer.
+// leave makes calls that are canceled at random times. One in ten is not canceled: its client waits for the answer.
 func leave(b *testbed, calls, atOnce int) {
 	var clients sync.WaitGroup
 	defer clients.Wait()

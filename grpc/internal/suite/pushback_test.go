@@ -27,17 +27,16 @@ const retryPolicy = `{"methodConfig": [{"name": [{}], "retryPolicy": {"maxAttemp
 // A pushbackCase describes a server and the expected result of a call.
 type pushbackCase struct {
 	limiter  []core.Option
-	plan     []core.Limit   // in place of its limits; none: its own
-	before   int            // calls that are served before
+	plan     []core.Limit   // replaces the limits of limiter, if not empty
+	before   int            // how many calls are served before the one that is checked
 	options  []guard.Option // of the middleware
 	code     codes.Code
-	took     time.Duration // at least
-	arrivals int64
-	pushback string // -1, none, or "" for any time
+	took     time.Duration // how long the calls take at least
+	arrivals int64         // how often the call arrives at the server
+	pushback string        // "-1", "none", or "" for any pushback
 }
 
-// TestPushback calls with a real client that has a retry policy, and with one that has none: they wait as
-// the server says.
+// TestPushback makes calls by a real client that has a retry policy, and by a client that has none: they must wait as long as the server says.
 func TestPushback(t *testing.T) {
 	t.Parallel()
 	const wait = 1500 * time.Millisecond
@@ -47,10 +46,10 @@ func TestPushback(t *testing.T) {
 		"admitted":      {limiter: one, code: codes.OK, arrivals: 1, pushback: "none"},
 		"denied":        {limiter: one, before: 1, code: codes.OK, took: wait, arrivals: 2, pushback: "none"},
 		"never":         {limiter: one, options: []guard.Option{cost}, code: codes.ResourceExhausted, arrivals: 1, pushback: "-1"},
-		"of 0":          {limiter: one, plan: []core.Limit{core.FixedWindow(core.PerDay(0))}, code: codes.ResourceExhausted, arrivals: 1, pushback: "-1"},
+		"a limit of 0":  {limiter: one, plan: []core.Limit{core.FixedWindow(core.PerDay(0))}, code: codes.ResourceExhausted, arrivals: 1, pushback: "-1"},
 		"unlimited":     {limiter: one, plan: []core.Limit{core.Unlimited()}, before: 3, code: codes.OK, arrivals: 1, pushback: "none"},
 		"Redis is away": {limiter: nil, code: codes.Unavailable, took: 3 * time.Second, arrivals: 4},
-		"nothing is told": {
+		"no headers": {
 			limiter: []core.Option{core.FixedWindow(core.PerDay(1))}, before: 1, options: []guard.Option{guard.NoHeaders()},
 			code: codes.ResourceExhausted, arrivals: 4, pushback: "none",
 		},
@@ -104,26 +103,26 @@ func testPushback(t *testing.T, c *pushbackCase, how string, stream bool) {
 	a := b.call()
 	a.want(c.code)
 	if took := time.Since(began); took < c.took || arrivals.Load() != c.arrivals {
-		t.Errorf("it took %v with %d arrivals, want %v or more with %d", took, arrivals.Load(), c.took, c.arrivals)
+		t.Errorf("the calls took %v with %d arrivals, want %v or more with %d", took, arrivals.Load(), c.took, c.arrivals)
 	}
 	switch got := strings.Join(a.trailer.Get("grpc-retry-pushback-ms"), ","); {
 	case c.pushback == "" && got != "", c.pushback == "none" && got == "", c.pushback == got:
 	default:
-		t.Errorf("the pushback is %q, want %q", got, c.pushback)
+		t.Errorf("got the pushback %q, want %q", got, c.pushback)
 	}
 	if c.code == codes.OK {
 		return
 	}
-	b.app = grpc_testing.NewTestServiceClient(dial(t, addr)) // has no retry policy, and gets the same at once
+	b.app = grpc_testing.NewTestServiceClient(dial(t, addr)) // a client without a retry policy gets the same code at once
 	arrivals.Store(0)
 	a = b.call()
 	a.want(c.code)
 	if arrivals.Load() != 1 {
-		t.Errorf("%d arrivals without a retry policy", arrivals.Load())
+		t.Errorf("%d arrivals without a retry policy, want 1", arrivals.Load())
 	}
 }
 
-// pushbackLimiter makes a limiter in memory, or one without its Redis if there are no options.
+// pushbackLimiter returns a limiter in memory, or, without options, a limiter whose Redis does not answer.
 func pushbackLimiter(t *testing.T, opts []core.Option) *core.Limiter {
 	t.Helper()
 	if opts != nil {

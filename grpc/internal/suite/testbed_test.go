@@ -33,40 +33,40 @@ import (
 const (
 	unaryMethod  = "/grpc.testing.TestService/UnaryCall"
 	streamMethod = "/grpc.testing.TestService/FullDuplexCall"
-	patience     = time.Minute // of clients, on a busy machine
+	patience     = time.Minute // how long clients wait, because the machine may be busy
 	ipKey        = "ip:127.0.0.1"
 	peerKey      = "peer:127.0.0.1"
 )
 
-// start is the instant at which the clock of Redis stands.
+// start is the time that the clock of Redis shows. The clock stands still.
 var start = time.UnixMicro(1_800_000_012_345_678)
 
-// A mount is one limit, for unary calls and for streams.
+// A mount is one limit that a server applies to unary calls and to streams.
 type mount struct {
 	lim  *core.Limiter
 	key  keyfunc.Func
 	opts []guard.Option
 }
 
-// by mounts a limit by address.
+// by returns a mount that counts by address.
 func by(lim *core.Limiter, opts ...guard.Option) mount { return mount{lim, keyfunc.IP(), opts} }
 
-// A testbed has a Redis whose clock stands, and a service.
+// A testbed has a Redis whose clock stands still, and a service.
 type testbed struct {
 	*testing.T
 
 	redis  *miniredis.Miniredis
 	client *redis.Client
-	stream bool // whether its calls are streams
+	stream bool // whether the calls are streams
 	logs   *check.Log
 
-	// serve is what the service does. It is called with the context of the handler, and what sends a message of a stream.
+	// serve is what the service does. Its arguments are the context of the handler, and a function that sends a message of a stream.
 	serve func(ctx context.Context, send func()) error
 	app   grpc_testing.TestServiceClient
-	stop  func() // waits for the calls in flight
+	stop  func() // stops the server after the calls in flight
 }
 
-// each runs a test with unary calls and with streams.
+// each runs a test with unary calls, and again with streams.
 func each(t *testing.T, run func(b *testbed)) {
 	t.Helper()
 	for name, stream := range map[string]bool{"Unary": false, "Stream": true} {
@@ -83,7 +83,7 @@ func each(t *testing.T, run func(b *testbed)) {
 	}
 }
 
-// limiter makes one that only Redis decides for.
+// limiter returns a limiter for which only Redis decides.
 func (b *testbed) limiter(name string, options ...core.Option) *core.Limiter {
 	b.Helper()
 	lim := core.MustNew(b.client, name, append([]core.Option{
@@ -93,19 +93,19 @@ func (b *testbed) limiter(name string, options ...core.Option) *core.Limiter {
 	return lim
 }
 
-// fixed makes a limiter of n a minute.
+// fixed returns a limiter of n per minute.
 func (b *testbed) fixed(n int64) *core.Limiter {
 	b.Helper()
 	return b.limiter("api", core.FixedWindow(core.PerMinute(n)))
 }
 
-// behind starts a server behind limits, the outer one first.
+// behind starts a server behind limits, of which the first is the outermost.
 func (b *testbed) behind(mounts ...mount) {
 	b.Helper()
 	b.start(nil, mounts...)
 }
 
-// start is behind, with options of the server that come before the limits.
+// start is like behind, with options of the server whose interceptors come before the limits.
 func (b *testbed) start(options []grpc.ServerOption, mounts ...mount) {
 	b.Helper()
 	for _, m := range mounts {
@@ -117,7 +117,8 @@ func (b *testbed) start(options []grpc.ServerOption, mounts ...mount) {
 	b.app, b.stop = grpc_testing.NewTestServiceClient(dial(b.T, serveOn(b.T, server))), server.GracefulStop
 }
 
-// around makes interceptors of calls and streams that call f, which calls the next handler. If f drops the handler's error, the reply is empty.
+// around returns interceptors of calls and streams that call f. f calls next, which is the handler. If f drops the handler's error, the reply is
+// empty.
 func around(f func(ctx context.Context, next func(context.Context) error) error) []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.ChainUnaryInterceptor(func(ctx context.Context, message any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
@@ -137,6 +138,7 @@ func around(f func(ctx context.Context, next func(context.Context) error) error)
 	}
 }
 
+// streamIn is a stream with another context.
 type streamIn struct {
 	grpc.ServerStream
 
@@ -145,7 +147,7 @@ type streamIn struct {
 
 func (s *streamIn) Context() context.Context { return s.ctx }
 
-// serveOn serves until the test ends, and returns where.
+// serveOn serves until the test ends, and returns the address.
 func serveOn(t *testing.T, server *grpc.Server) (addr string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -167,7 +169,7 @@ func dial(t *testing.T, addr string, options ...grpc.DialOption) *grpc.ClientCon
 	return conn
 }
 
-// A service does what the testbed says.
+// A service does what its testbed says.
 type service struct {
 	grpc_testing.UnimplementedTestServiceServer
 
@@ -189,7 +191,7 @@ func (s *service) FullDuplexCall(stream grpc_testing.TestService_FullDuplexCallS
 	return s.b.serve(stream.Context(), func() { _ = stream.Send(&grpc_testing.StreamingOutputCallResponse{}) })
 }
 
-// An answer is what a client gets of a call.
+// An answer is the status, header and trailer that a client gets for a call.
 type answer struct {
 	*testing.T
 
@@ -198,7 +200,7 @@ type answer struct {
 	header, trailer metadata.MD
 }
 
-// call calls the service, with metadata in pairs.
+// call calls the service with metadata, given as pairs of names and values.
 func (b *testbed) call(pairs ...string) answer {
 	b.Helper()
 	ctx, cancel := context.WithTimeout(metadata.AppendToOutgoingContext(b.Context(), pairs...), patience)
@@ -239,14 +241,15 @@ func (b *testbed) drain(ctx context.Context, a *answer) error {
 func (a answer) want(code codes.Code) {
 	a.Helper()
 	if a.code != code {
-		a.Errorf("the call ended with %v (%v), want %v", a.code, a.status.Message(), code)
+		a.Errorf("got the code %v (%v), want %v", a.code, a.status.Message(), code)
 	}
 }
 
-// wantHeaders checks the metadata about the limit: it is in the header of a call that is served, and in the trailer of others.
+// wantHeaders checks the metadata about the limit: it must be in the header of a call that is served, and in the trailer of any other call, but not
+// in both.
 func (a answer) wantHeaders(limit, remaining, reset, retryAfter string) {
 	a.Helper()
-	there, other := a.header, a.trailer
+	there, other := a.header, a.trailer // where the metadata must be, and where it must not be
 	if a.code != codes.OK {
 		there, other = other, there
 	}
@@ -254,26 +257,26 @@ func (a answer) wantHeaders(limit, remaining, reset, retryAfter string) {
 		"x-ratelimit-limit": limit, "x-ratelimit-remaining": remaining, "x-ratelimit-reset": reset, "retry-after": retryAfter,
 	} {
 		if got := strings.Join(there.Get(name), " and "); got != want {
-			a.Errorf("%s is %q, want %q", name, got, want)
+			a.Errorf("got %s %q, want %q", name, got, want)
 		}
 		if got := other.Get(name); got != nil {
-			a.Errorf("%s is also in %v", name, other)
+			a.Errorf("%s is also in %v, want it in one place", name, other)
 		}
 	}
 }
 
-// wantLeft checks what is left of a key in each limit.
+// wantLeft checks how much of each limit is left for a key.
 func wantLeft(t *testing.T, lim *core.Limiter, key string, want ...int64) {
 	t.Helper()
 	if got := limits.Left(t, lim, key); !slices.Equal(got, want) {
-		t.Errorf("%s of %s: %d left, want %d", key, lim.Name(), got, want)
+		t.Errorf("%s of %s: %d are left, want %d", key, lim.Name(), got, want)
 	}
 }
 
 // untilLeft is like wantLeft, for costs that are settled in the background.
 func untilLeft(t *testing.T, lim *core.Limiter, key string, want ...int64) {
 	t.Helper()
-	if !check.Eventually(t, "it is settled", func() bool { return slices.Equal(limits.Left(t, lim, key), want) }) {
-		t.Errorf("%s of %s: %d left, want %d", key, lim.Name(), limits.Left(t, lim, key), want)
+	if !check.Eventually(t, "the costs are settled", func() bool { return slices.Equal(limits.Left(t, lim, key), want) }) {
+		t.Errorf("%s of %s: %d are left, want %d", key, lim.Name(), limits.Left(t, lim, key), want)
 	}
 }

@@ -35,7 +35,7 @@ func (a answer) details() string {
 				all = append(all, v.GetSubject()+": "+v.GetDescription())
 			}
 		default:
-			a.Errorf("a detail %v", detail)
+			a.Errorf("got the detail %v, want a RetryInfo or a QuotaFailure", detail)
 		}
 	}
 	return strings.Join(all, "; ")
@@ -44,10 +44,11 @@ func (a answer) details() string {
 func (a answer) wantDetails(want string) {
 	a.Helper()
 	if got := a.details(); got != want {
-		a.Errorf("the details are %q, want %q", got, want)
+		a.Errorf("got the details %q, want %q", got, want)
 	}
 }
 
+// TestAllowAndDeny checks the codes, the metadata and the details of calls that are admitted and denied.
 func TestAllowAndDeny(t *testing.T) {
 	each(t, func(b *testbed) {
 		b.serve = func(_ context.Context, send func()) error { send(); return nil }
@@ -62,7 +63,7 @@ func TestAllowAndDeny(t *testing.T) {
 		a.wantHeaders("3", "0", "1800000073", "20")
 		a.wantDetails(`api: limit "token-1m" of 3 exceeded; retry in 20s`)
 		if got := a.status.Message(); got != "too many requests" {
-			b.Errorf("the message is %q", got)
+			b.Errorf("got the message %q, want \"too many requests\"", got)
 		}
 		b.redis.SetTime(start.Add(19_999_999 * time.Microsecond))
 		a = b.call()
@@ -74,7 +75,7 @@ func TestAllowAndDeny(t *testing.T) {
 	})
 }
 
-// TestDetails checks denials of other kinds.
+// TestDetails checks the details of denials with other options and limits: those that are never admitted, by several limits, and by a ban.
 func TestDetails(t *testing.T) {
 	cost := guard.Cost(func(keyfunc.Request) int64 { return 2 })
 	for name, c := range map[string]struct {
@@ -113,7 +114,7 @@ func TestDetails(t *testing.T) {
 	}
 }
 
-// TestJitter checks that an answer uses one random delay: RetryInfo and the metadata agree.
+// TestJitter checks that an answer uses one random wait: RetryInfo and the metadata must say the same.
 func TestJitter(t *testing.T) {
 	each(t, func(b *testbed) {
 		b.behind(by(b.fixed(1), guard.RetryJitter(0.2), guard.RetryAfterMs()))
@@ -124,53 +125,54 @@ func TestJitter(t *testing.T) {
 			ms := strings.Join(a.trailer.Get("retry-after-ms"), "")
 			wait, err := time.ParseDuration(ms + "ms")
 			if err != nil || wait < time.Minute || wait > 72*time.Second {
-				b.Errorf("retry-after-ms is %q", ms)
+				b.Errorf("got retry-after-ms %q, want 1m to 72s", ms)
 			}
 			a.wantDetails(fmt.Sprintf(`api: limit "fixed-1m" of 1 exceeded; retry in %v`, wait))
 			drawn[ms] = true
 		}
 		if len(drawn) < 2 {
-			b.Error("all are told the same")
+			b.Error("all clients got the same wait, want different ones")
 		}
 	})
 }
 
+// TestIETF checks the metadata with the names of the IETF's draft.
 func TestIETF(t *testing.T) {
 	each(t, func(b *testbed) {
 		b.behind(by(b.fixed(1), guard.Headers(guard.IETF)))
 		a := b.call()
 		a.wantHeaders("", "", "", "")
 		if got := a.header.Get("ratelimit"); len(got) != 1 || got[0] != `"api";r=0;t=60` || len(a.header.Get("ratelimit-policy")) != 1 {
-			b.Errorf("the header has %v", a.header)
+			b.Errorf("got the header %v, want ratelimit and ratelimit-policy", a.header)
 		}
 	})
 }
 
-// wraps is an interceptor that wraps errors: gRPC then sends their text.
+// wraps returns interceptors that wrap errors. gRPC then sends the text of the wrapped error.
 func wraps() []grpc.ServerOption {
 	return around(func(ctx context.Context, next func(context.Context) error) error {
 		return fmt.Errorf("wrapped: %w", next(ctx))
 	})
 }
 
-// TestFailures checks calls without a decision: no client learns the reason.
+// TestFailures checks calls on which there is no decision: the client must not learn the reason.
 func TestFailures(t *testing.T) {
 	secret := func(keyfunc.Request) (string, error) { return "", errors.New("secret detail") }
 	empty := func(keyfunc.Request) (string, error) { return "", nil }
 	for name, key := range map[string]keyfunc.Func{"Error": secret, "EmptyKey": empty} {
 		t.Run(name, func(t *testing.T) {
 			each(t, func(b *testbed) {
-				b.serve = func(context.Context, func()) error { b.Error("it is served"); return nil }
+				b.serve = func(context.Context, func()) error { b.Error("the handler ran, want the call refused"); return nil }
 				lim := b.fixed(1)
 				b.start(wraps(), mount{lim, key, nil})
 				a := b.call()
 				a.want(codes.Internal)
 				a.wantHeaders("", "", "", "")
 				if a.details() != "" || strings.Contains(a.status.String(), "secret") {
-					b.Error(a.status)
+					b.Errorf("got the status %v, want no details and no text of the error", a.status)
 				}
 				if b.logs.Count("level=ERROR") != 1 {
-					b.Errorf("the log has %s", b.logs.String())
+					b.Errorf("got the log %s, want one error", b.logs.String())
 				}
 				wantLeft(t, lim, peerKey, 1)
 			})
@@ -178,6 +180,7 @@ func TestFailures(t *testing.T) {
 	}
 }
 
+// TestOutage checks a call while Redis returns errors, and calls after that.
 func TestOutage(t *testing.T) {
 	each(t, func(b *testbed) {
 		b.behind(by(b.fixed(2)))
@@ -188,14 +191,15 @@ func TestOutage(t *testing.T) {
 		a.wantHeaders("", "", "", "1")
 		a.wantDetails("retry in 1s")
 		if strings.Contains(a.status.String(), "secret") {
-			b.Error(a.status)
+			b.Errorf("got the status %v, want no text of the error", a.status)
 		}
 		b.redis.SetError("")
-		check.Eventually(t, "it is served again", func() bool { return b.call().code == codes.OK })
+		check.Eventually(t, "calls are served again", func() bool { return b.call().code == codes.OK })
 		b.call().want(codes.ResourceExhausted)
 	})
 }
 
+// TestOutagePolicies checks FailOpen and FailLocal while Redis returns errors.
 func TestOutagePolicies(t *testing.T) {
 	each(t, func(b *testbed) {
 		b.redis.SetError("LOADING")
@@ -217,6 +221,7 @@ func TestOutagePolicies(t *testing.T) {
 	})
 }
 
+// TestOnDenied checks that OnDenied and OnError make the errors of denials and failures, and that OnDenied may return nil for the usual error.
 func TestOnDenied(t *testing.T) {
 	each(t, func(b *testbed) {
 		failing := false
@@ -230,16 +235,16 @@ func TestOnDenied(t *testing.T) {
 			var denied *guard.DeniedError
 			res, ok := grpclimit.Result(ctx)
 			if !errors.As(err, &denied) || !ok || res.Allowed || denied.Result.Limit != 1 || status.Code(err) != codes.ResourceExhausted {
-				b.Errorf("%v, about %v", err, res)
+				b.Errorf("OnDenied got the error %v and the Result %v, want a denial by a limit of 1", err, res)
 			}
-			if len(metadata.ValueFromIncomingContext(ctx, "ask")) > 0 {
+			if len(metadata.ValueFromIncomingContext(ctx, "want")) > 0 {
 				return nil
 			}
 			return status.Errorf(codes.FailedPrecondition, "not more than %d", res.Limit)
 		})
 		failed := grpclimit.OnError(func(_ context.Context, err error) error {
 			if errors.As(err, new(*guard.DeniedError)) || status.Code(err) != codes.Internal {
-				b.Error(err)
+				b.Errorf("OnError got the error %v, want INTERNAL and no denial", err)
 			}
 			return fmt.Errorf("mine: %w", status.Error(codes.DataLoss, "lost"))
 		})
@@ -249,9 +254,9 @@ func TestOnDenied(t *testing.T) {
 		a.want(codes.FailedPrecondition)
 		a.wantHeaders("1", "0", "1800000073", "60")
 		if got := a.status.Message(); got != "not more than 1" {
-			b.Errorf("the message is %q", got)
+			b.Errorf("got the message %q, want \"not more than 1\"", got)
 		}
-		a = b.call("ask", "default")
+		a = b.call("want", "default")
 		a.want(codes.ResourceExhausted)
 		a.wantDetails(`api: limit "fixed-1m" of 1 exceeded; retry in 1m0s`)
 		failing = true
@@ -259,7 +264,7 @@ func TestOnDenied(t *testing.T) {
 	})
 }
 
-// TestWrongOptions checks that mistakes of the program make it panic when it starts.
+// TestWrongOptions checks that mistakes of a program panic when it starts.
 func TestWrongOptions(t *testing.T) {
 	lim := core.MustNewMemory("api", core.FixedWindow(core.PerMinute(1)))
 	always := func(codes.Code) bool { return true }
@@ -279,7 +284,7 @@ func TestWrongOptions(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			defer func() {
 				if got := fmt.Sprint(recover()); !strings.Contains(got, c.want) {
-					t.Errorf("the panic is %q, want %q", got, c.want)
+					t.Errorf("got the panic %q, want one that contains %q", got, c.want)
 				}
 			}()
 			c.make()

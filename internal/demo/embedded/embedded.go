@@ -1,6 +1,6 @@
-// Package embedded starts miniredis, a Redis inside the process, for the example apps
-// and for tests on machines without Redis. Its clock runs, so that keys expire. It is
-// not for production, nor for 32-bit programs.
+// Package embedded starts miniredis, a Redis server inside the process, for the example apps and for tests on machines
+// without Redis. Its clock runs, so that keys expire. The server is not meant for production, and does not work in
+// 32-bit programs.
 package embedded
 
 import (
@@ -10,12 +10,12 @@ import (
 	"github.com/alicebob/miniredis/v2"
 )
 
-// ErrBits is the error of Start in a 32-bit program: miniredis replies with an int, and
-// an instant in microseconds does not fit into 32 bits. A real Redis works there, too.
+// ErrBits is the error that Start returns in a 32-bit program. miniredis replies with an int, and the microseconds of an
+// instant do not fit into 32 bits. A real Redis server also works with 32-bit programs.
 var ErrBits = errors.New("the embedded Redis (miniredis) needs a 64-bit program; this one has 32 bits and needs a real Redis")
 
-// Start starts an in-process Redis on a free loopback port. The caller closes it.
-// In a 32-bit program the error is [ErrBits].
+// Start starts an in-process Redis server on a free loopback port. The caller has to close it. In a 32-bit program,
+// Start returns [ErrBits].
 func Start() (*miniredis.Miniredis, error) {
 	if strconv.IntSize < 64 {
 		return nil, ErrBits

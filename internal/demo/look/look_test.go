@@ -9,14 +9,14 @@ import (
 	"github.com/redislimit/redislimit/internal/demo/look"
 )
 
-// TestContrast checks that what is written or drawn in a colour can be read, by the
-// contrasts that WCAG 2.2 asks for: 4.5 of words, 3 of lines.
+// TestContrast checks that everything written or drawn in a color can be read. WCAG 2.2 requires a contrast of 4.5 for
+// text and of 3 for lines.
 func TestContrast(t *testing.T) {
 	light, differs := look.Values()
 	dark := maps.Clone(light)
 	maps.Copy(dark, differs)
 	if len(differs) != len(light)-1 {
-		t.Errorf("%d values for dark, want all %d but the typeface", len(differs), len(light))
+		t.Errorf("got %d values for dark, want all %d except the typeface", len(differs), len(light))
 	}
 	for scheme, colours := range map[string]map[string]string{"light": light, "dark": dark} {
 		for _, ground := range []string{"card", "page", "away"} {
@@ -28,14 +28,14 @@ func TestContrast(t *testing.T) {
 					continue
 				}
 				if got := contrast(t, colours[name], colours[ground]); got < want {
-					t.Errorf("%s: --%s on --%s has a contrast of %.2f, want %v", scheme, name, ground, got, want)
+					t.Errorf("%s: --%s on --%s: got a contrast of %.2f, want at least %v", scheme, name, ground, got, want)
 				}
 			}
 		}
 	}
 }
 
-// contrast returns the contrast of two colours such as #1f66c1.
+// contrast returns the contrast of two colors such as #1f66c1.
 func contrast(t *testing.T, a, b string) float64 {
 	t.Helper()
 	la, lb := luminance(t, a), luminance(t, b)
@@ -45,7 +45,7 @@ func contrast(t *testing.T, a, b string) float64 {
 func luminance(t *testing.T, colour string) float64 {
 	t.Helper()
 	if len(colour) != 7 {
-		t.Fatalf("colour %q: want #rrggbb", colour)
+		t.Fatalf("got color %q, want #rrggbb", colour)
 	}
 	sum := 0.0
 	for i, share := range []float64{0.2126, 0.7152, 0.0722} {

@@ -7,27 +7,27 @@ import (
 	"testing"
 )
 
-// ownClients are the tests that make a client of Redis themselves, and why. "*" stands for any part of a path's last
-// element.
+// ownClients has the tests that may make a Redis client themselves, and the reason. In a pattern, "*" stands for any part
+// of the path's last element.
 var ownClients = map[string]string{
 	"*/example_*test.go":                            "users read it as documentation",
-	"_benchmarks/*":                                 "measures what users have",
-	"_examples/*":                                   "a user's code, a module of its own",
-	"core/*_test.go":                                "no server answers",
-	"core/guard/*_test.go":                          "no server answers",
-	"internal/redisstore/*_test.go":                 "no server answers, or the options are what is tested",
-	"internal/suite/outage/*_test.go":               "in a fault, the options that users have count",
+	"_benchmarks/*":                                 "measures clients as users make them",
+	"_examples/*":                                   "shows users' code, in modules of their own",
+	"core/*_test.go":                                "has no server that answers",
+	"core/guard/*_test.go":                          "has no server that answers",
+	"internal/redisstore/*_test.go":                 "has no server that answers, or tests the options",
+	"internal/suite/outage/*_test.go":               "tests faults with the options that users have",
 	"internal/suite/conformance/contention_test.go": "runs in a process without a test",
 	"internal/suite/together/faults_test.go":        "runs in a process without a test",
-	"internal/testkit/faultproxy/proxy.go":          "in a comment",
-	"internal/testkit/redisclient/client.go":        "makes all others",
-	"internal/tools/docs/recipes/recipes_test.go":   "is made before any test",
+	"internal/testkit/faultproxy/proxy.go":          "contains the call only in a comment",
+	"internal/testkit/redisclient/client.go":        "makes the clients of all other tests",
+	"internal/tools/docs/recipes/recipes_test.go":   "makes the client before any test runs",
 }
 
 var newClient = regexp.MustCompile(`\bredis\.New(Client|ClusterClient|Ring|FailoverClient|FailoverClusterClient|UniversalClient)\(`)
 
-// TestClients checks that tests take their clients from package redisclient: with go-redis's own timeouts they fail when
-// the machine is busy.
+// TestClients checks that tests get their clients from package redisclient. With go-redis's default timeouts, tests fail
+// when the machine is busy.
 func TestClients(t *testing.T) {
 	t.Parallel()
 	used := map[string]bool{}
@@ -43,18 +43,18 @@ func TestClients(t *testing.T) {
 			}
 		}
 		if !found {
-			t.Errorf("%s makes a client of Redis itself: package redisclient makes one that waits on a busy machine", name)
+			t.Errorf("%s: got a Redis client made by the test, want one of package redisclient, which is patient on a busy machine", name)
 		}
 	}
 	for pattern := range ownClients {
 		if !used[pattern] {
-			t.Errorf("%s makes no client of Redis, so it is no exception", pattern)
+			t.Errorf("%s: got no Redis client, want one, or no entry in ownClients", pattern)
 		}
 	}
 }
 
-// matches reports whether the file name matches pattern: a folder with everything below it, or a file whose
-// last element has the pattern of path.Match.
+// matches reports whether the file name matches the pattern. A pattern that ends with "/*" matches everything below a
+// folder. Otherwise its last element is a pattern of path.Match.
 func matches(pattern, name string) bool {
 	folder, last := path.Split(pattern)
 	if last == "*" {

@@ -8,7 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// These Examples are the code that docs/cloud.md shows.
+// The Examples in this file are the code that docs/cloud.md shows.
 
 func iamToken(context.Context) (string, error) { return "", nil }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/redislimit/redislimit/core"
 )
 
-// These Examples are the code about package core that README.md and docs/ show.
+// The Examples in this file are the code for package core that README.md and docs/ show.
 
 func Example_contextTimeoutEnabled() {
 	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379", ContextTimeoutEnabled: true})

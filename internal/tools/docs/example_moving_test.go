@@ -17,7 +17,7 @@ import (
 	httplimit "github.com/redislimit/redislimit/nethttp"
 )
 
-// These Examples are the code that docs/moving.md shows.
+// The Examples in this file are the code that docs/moving.md shows.
 
 var (
 	rdb = redis.NewClient(&redis.Options{Addr: "localhost:6379", ContextTimeoutEnabled: true})
@@ -33,7 +33,7 @@ func Example_dryRun() {
 				wouldDeny.Add(1)
 			}
 		}))
-	handler := httplimit.Middleware(lim, keyfunc.IP(), guard.DryRun())(old) // old has the old limiter
+	handler := httplimit.Middleware(lim, keyfunc.IP(), guard.DryRun())(old) // old still has the old limiter
 
 	_ = handler
 }
@@ -45,7 +45,7 @@ func Example_moved() {
 	_ = handler
 }
 
-// moved has everything that the tables of docs/moving.md name, as TestMovingRows checks.
+// moved uses everything that the tables of docs/moving.md name, as TestMovingRows checks.
 func moved(
 	ctx context.Context, r keyfunc.Request, res core.Result, lim *core.Limiter, limits []core.Limit, f func(keyfunc.Request) bool,
 	fs []keyfunc.Func, cidrs []string, name, key string, n, rate, burst int64, d, period time.Duration, h http.Handler,

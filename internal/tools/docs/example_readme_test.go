@@ -10,7 +10,7 @@ import (
 	httplimit "github.com/redislimit/redislimit/nethttp"
 )
 
-// These Examples are the recipes that README.md shows.
+// The Examples in this file are the recipes that README.md shows.
 
 type userKey struct{}
 

@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// TestExportedNames checks that every exported name has a doc comment, and that every
-// Example can be shown as a program. Examples are for what users do, not for each name.
+// TestExportedNames checks that every exported name has a doc comment, and that every Example can be shown as a complete
+// program. It does not require an Example for each name, because Examples show what users do.
 func TestExportedNames(t *testing.T) {
 	t.Parallel()
 	for _, folder := range []string{"admin", "core", "core/guard", "core/guard/adapter", "keyfunc", "nethttp", "gin", "echo", "echov5", "fiber", "fiberv3", "grpc", "limittest", "otel"} {
@@ -31,24 +31,24 @@ func TestExportedNames(t *testing.T) {
 			if strings.HasSuffix(name, "_test.go") {
 				for _, example := range doc.Examples(file) {
 					if example.Play == nil {
-						t.Errorf("%s: Example %s uses names of another file, so it cannot be shown as a program", folder, example.Name)
+						t.Errorf("%s: got Example %s, which uses names of another file, want one that can be shown as a program", folder, example.Name)
 					}
 				}
 				continue
 			}
 			introduced = introduced || file.Doc != nil
 			for _, name := range undocumented(file) {
-				t.Errorf("%s: %s has no doc comment", set.Position(name.Pos()), name.Name)
+				t.Errorf("%s: got no doc comment for %s, want one", set.Position(name.Pos()), name.Name)
 			}
 		}
 		if !introduced {
-			t.Errorf("%s has no doc comment", folder)
+			t.Errorf("%s: got no package comment, want one", folder)
 		}
 	}
 }
 
-// undocumented returns the exported names of a file without a comment. One of a group is enough for all
-// that is in it, and a field may have its comment on its line.
+// undocumented returns the exported names of a file that have no comment. The comment of a group counts for all names in
+// the group, and a field may have its comment on the same line.
 func undocumented(file *ast.File) (names []*ast.Ident) {
 	check := func(name *ast.Ident, comments ...*ast.CommentGroup) {
 		for _, comment := range comments {
@@ -86,5 +86,5 @@ func undocumented(file *ast.File) (names []*ast.Ident) {
 	return names
 }
 
-// receiver matches an exported type.
+// receiver matches an exported receiver type.
 var receiver = regexp.MustCompile(`^\*?[A-Z]`)

@@ -17,14 +17,14 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
 
-// TestForgetLimiter runs the commands of docs/operating.md that forget everything of a limiter, on a server and on a Cluster. Nothing of
-// that limiter is left, and limiters with similar names lose nothing.
+// TestForgetLimiter runs the commands of docs/operating.md that delete all keys of a limiter, on a single server and on a Cluster. No
+// key of that limiter may remain, and limiters with similar names must keep all their keys.
 func TestForgetLimiter(t *testing.T) {
 	t.Parallel()
 	_, section, _ := strings.Cut(files(t)["docs/operating.md"], "\n### Forget everything of a limiter\n")
 	blocks := strings.Split(section, "```sh\n")
 	if len(blocks) < 3 {
-		t.Fatal("docs/operating.md does not have the two commands")
+		t.Fatal("docs/operating.md: got fewer than two commands for forgetting a limiter")
 	}
 	for name, c := range map[string]struct {
 		block string
@@ -53,14 +53,14 @@ func TestForgetLimiter(t *testing.T) {
 			}
 			command = strings.ReplaceAll(command, "-h localhost -p 6379", "-h "+host+" -p "+port)
 			if !strings.Contains(command, port) {
-				t.Fatalf("the address is not in %s", command)
+				t.Fatalf("got the command %s, want one with the address of the server", command)
 			}
 			forget(t, client, exec.CommandContext(t.Context(), shell, "-ec", command))
 		})
 	}
 }
 
-// forget runs the command, and checks what is left of limiters whose names are alike.
+// forget runs the command, and checks which keys remain of limiters with similar names.
 func forget(t *testing.T, client redis.UniversalClient, command *exec.Cmd) {
 	t.Helper()
 	limits := core.Options(core.FixedWindow(core.PerDay(5)), core.TokenBucket(core.PerDay(5)), core.SlidingWindowLog(core.PerDay(5)),
@@ -80,7 +80,7 @@ func forget(t *testing.T, client redis.UniversalClient, command *exec.Cmd) {
 			if err != nil || !reservation.Allowed {
 				t.Fatal(key, reservation, err)
 			}
-			if i%2 == 0 { // of every other key a unit stays charged, and of the rest a unit and a slot are held
+			if i%2 == 0 { // half of the keys keep a charged unit, and the others keep a unit and a slot on hold
 				if err := reservation.Settle(t.Context(), 1); err != nil {
 					t.Fatal(err)
 				}
@@ -94,19 +94,19 @@ func forget(t *testing.T, client redis.UniversalClient, command *exec.Cmd) {
 	}
 
 	if out, err := command.CombinedOutput(); err != nil || len(out) > 0 {
-		t.Fatalf("%v: %v\n%s", command, err, out)
+		t.Fatalf("%v: got error %v and the output %s, want neither", command, err, out)
 	}
 
 	if left := scan(t, client, "rl:api:{*"); len(left) > 0 {
-		t.Errorf("%d keys are left, such as %s", len(left), left[0])
+		t.Errorf("got %d keys that are left, such as %s, want none", len(left), left[0])
 	}
 	for i, key := range keys {
 		if used, banned := usedOf(t, api, key); used != 0 || banned {
-			t.Errorf("%s: %d are used, banned: %v", key, used, banned)
+			t.Errorf("%s: got %d units used, banned %v, want 0, false", key, used, banned)
 		}
 		for _, lim := range others {
 			if used, banned := usedOf(t, lim, key); !banned && used != 1 || banned != (i == 0) {
-				t.Errorf("%s of %s, which is another limiter: %d are used, banned: %v", key, lim.Name(), used, banned)
+				t.Errorf("%s of the other limiter %s: got %d units used, banned %v, want 1, or a ban for the first key", key, lim.Name(), used, banned)
 			}
 		}
 	}
@@ -115,7 +115,7 @@ func forget(t *testing.T, client redis.UniversalClient, command *exec.Cmd) {
 func limiterOf(t *testing.T, client redis.UniversalClient, name string, options ...core.Option) *core.Limiter {
 	t.Helper()
 	options = append(options, core.FailClosed(), core.DenyCache(0), core.Timeout(time.Minute), core.Hold(time.Hour),
-		core.Logger(slog.New(slog.DiscardHandler))) // the held units are dropped on purpose
+		core.Logger(slog.New(slog.DiscardHandler))) // it would warn about the held units, which are dropped on purpose
 	lim, err := core.New(client, name, options...)
 	if err != nil {
 		t.Fatal(err)
@@ -124,7 +124,7 @@ func limiterOf(t *testing.T, client redis.UniversalClient, name string, options 
 	return lim
 }
 
-// usedOf returns how many units are used of the limit that has the fewest left, and whether the key is banned.
+// usedOf returns how many units are used of the fullest limit, and whether the key is banned.
 func usedOf(t *testing.T, lim *core.Limiter, key string) (used int64, banned bool) {
 	t.Helper()
 	res, err := lim.Peek(t.Context(), key)
@@ -137,7 +137,7 @@ func usedOf(t *testing.T, lim *core.Limiter, key string) (used int64, banned boo
 	return used, res.Banned
 }
 
-// scan returns the keys that match, on all masters.
+// scan returns the keys that match the pattern, on all masters.
 func scan(t *testing.T, client redis.UniversalClient, pattern string) (found []string) {
 	t.Helper()
 	each := func(ctx context.Context, node redis.Cmdable) error {
@@ -149,7 +149,7 @@ func scan(t *testing.T, client redis.UniversalClient, pattern string) (found []s
 	}
 	var err error
 	if cluster, ok := client.(*redis.ClusterClient); ok {
-		var mu sync.Mutex // ForEachMaster asks all at once
+		var mu sync.Mutex // ForEachMaster calls the function concurrently
 		err = cluster.ForEachMaster(t.Context(), func(ctx context.Context, node *redis.Client) error {
 			mu.Lock()
 			defer mu.Unlock()

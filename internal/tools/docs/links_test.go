@@ -8,13 +8,13 @@ import (
 	"testing"
 )
 
-// link matches a link within the repository: a document, a heading, or both.
+// link matches a link within the repository, to a document, a heading, or both.
 var link = regexp.MustCompile(`\]\(([\w./-]*\.md)?(#[\w-]+)?\)`)
 
-// notInAnchors matches the characters of a heading that its anchor does not have.
+// notInAnchors matches the characters of a heading that are left out of its anchor.
 var notInAnchors = regexp.MustCompile(`[^\w\- ]`)
 
-// TestLinks checks that the links of the documents to documents and headings resolve.
+// TestLinks checks that all links between documents and headings resolve.
 func TestLinks(t *testing.T) {
 	t.Parallel()
 	texts := files(t)
@@ -28,13 +28,13 @@ func TestLinks(t *testing.T) {
 				target = path.Join(path.Dir(name), match[1])
 			}
 			if at, ok := texts[target]; !ok || match[2] != "" && !anchors(at)[match[2]] {
-				t.Errorf("%s: the link %s does not resolve", name, match[0])
+				t.Errorf("%s: got the link %s, which does not resolve", name, match[0])
 			}
 		}
 	}
 }
 
-// TestRunbooks checks that each alert leads to a heading of docs/operating.md.
+// TestRunbooks checks that the runbook of each alert is a heading of docs/operating.md.
 func TestRunbooks(t *testing.T) {
 	t.Parallel()
 	rules, err := os.ReadFile("../../../docs/prometheus/rules.yml")
@@ -46,7 +46,7 @@ func TestRunbooks(t *testing.T) {
 		name, _, _ := strings.Cut(rule, "\n")
 		_, url, _ := strings.Cut(rule, "runbook_url: https://github.com/redislimit/redislimit/blob/main/docs/operating.md")
 		if anchor, _, _ := strings.Cut(url, "\n"); !headings[anchor] {
-			t.Errorf("%s: no heading %q in docs/operating.md", name, anchor)
+			t.Errorf("%s: got no heading %q in docs/operating.md, want one", name, anchor)
 		}
 	}
 }

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestMovingRows checks that what the tables of docs/moving.md name in place of another library's options is compiled, by
-// example_moving_test.go. An argument f, h, d or n stands for any, and so does what is left out.
+// TestMovingRows checks that example_moving_test.go compiles everything that the tables of docs/moving.md name as a
+// replacement for another library's options. In the tables, the arguments f, h, d, n and ... stand for any argument.
 func TestMovingRows(t *testing.T) {
 	t.Parallel()
 	texts := files(t)
@@ -24,12 +24,12 @@ func TestMovingRows(t *testing.T) {
 			for _, span := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(cells[2], -1) {
 				pattern := argument.ReplaceAllString(regexp.QuoteMeta(strings.ReplaceAll(span[1], " ", "")), `\(.*\)`)
 				if span[1] != "X-RateLimit-*" && !regexp.MustCompile(`\b`+pattern).MatchString(code) {
-					t.Errorf("no Example has %s", span[1])
+					t.Errorf("got no use of %s in example_moving_test.go, want one", span[1])
 				}
 			}
 		}
 	}
 	if rows < 40 {
-		t.Errorf("%d rows found", rows)
+		t.Errorf("got %d rows, want at least 40", rows)
 	}
 }

@@ -1,5 +1,5 @@
-// Package docs checks the documents against the code: the Go code that they show must
-// compile, and the tests, documents and headings that they name must exist.
+// Package docs checks the documents against the code. The Go code that they show must compile, and the tests, documents
+// and headings that they name must exist.
 package docs
 
 import (
@@ -12,11 +12,11 @@ import (
 	"testing"
 )
 
-// goBlock matches a Go snippet, whatever follows the language on its first line.
+// goBlock matches a Go snippet. Its first line may have more words after the language.
 var goBlock = regexp.MustCompile("(?s)```go(?: [^\n]*)?\n(.*?)```")
 
-// TestGoBlocks checks that each Go snippet of the documents is part of an Example
-// function or an example app, line by line, so that it is compiled.
+// TestGoBlocks checks that each Go snippet in the documents is part of an Example function or an example app, line by
+// line. Therefore all snippets are compiled.
 func TestGoBlocks(t *testing.T) {
 	t.Parallel()
 	texts := files(t)
@@ -34,26 +34,25 @@ func TestGoBlocks(t *testing.T) {
 		for _, block := range goBlock.FindAllStringSubmatch(text, -1) {
 			blocks++
 			if code := unindented(block[1]); !slices.ContainsFunc(compiled, func(text string) bool { return strings.Contains(text, code) }) {
-				t.Errorf("%s: no Example function has the code\n%s", path, code)
+				t.Errorf("%s: got code that no Example function contains:\n%s", path, code)
 			}
 		}
 	}
 	if blocks == 0 {
-		t.Error("no Go block found: is README.md where it was?")
+		t.Error("got no Go blocks, want some: was README.md moved?")
 	}
 }
 
-// isExample reports whether a file has Example functions, or belongs to an example app
-// or to a program that README shows whole.
+// isExample reports whether a file has Example functions, or belongs to an example app or to a program that README.md
+// shows completely.
 func isExample(path string) bool {
 	return strings.HasPrefix(filepath.Base(path), "example") && strings.HasSuffix(path, "_test.go") ||
 		(strings.HasPrefix(path, "_examples") || strings.HasPrefix(path, "internal/tools/docs/start")) && strings.HasSuffix(path, ".go") ||
-		strings.HasSuffix(path, "/internal/start/main.go") // of modules of their own
+		strings.HasSuffix(path, "/internal/start/main.go") // in modules of their own
 }
 
-// files returns the text of the documents and of the Go files, by their paths in the
-// repository, with slashes. It leaves out what a run of CI writes, which other tests
-// write and remove in the meantime.
+// files returns the texts of the documents and of the Go files. The keys are their paths in the repository, with slashes.
+// It leaves out the output of a CI run, because other tests write and remove such files meanwhile.
 func files(t *testing.T) map[string]string {
 	t.Helper()
 	root := filepath.Join("..", "..", "..")
@@ -80,8 +79,7 @@ func files(t *testing.T) map[string]string {
 	return texts
 }
 
-// unindented removes the indentation of each line, which differs between a snippet and
-// the code.
+// unindented removes the indentation of each line, because a snippet is indented differently from the code.
 func unindented(text string) string {
 	lines := strings.Split(text, "\n")
 	for i, line := range lines {

@@ -13,7 +13,7 @@ import (
 
 const root = "../../../"
 
-// TestMaps checks that a package map in a doc.go names all files of its folder, and no others.
+// TestMaps checks that the list of files in a doc.go names all files of its folder, and no others.
 func TestMaps(t *testing.T) {
 	t.Parallel()
 	named := regexp.MustCompile(`\w+\.go\b`)
@@ -38,25 +38,27 @@ func TestMaps(t *testing.T) {
 			if i := slices.Index(names, name); i >= 0 {
 				names = slices.Delete(names, i, i+1)
 			} else if !strings.HasSuffix(name, "_test.go") && !ofAlgorithm(doc, name) {
-				t.Errorf("%s says nothing of %s", doc, name)
+				t.Errorf("%s: got no entry for %s, want one", doc, name)
 			}
 		}
 		for _, name := range names {
-			t.Errorf("%s tells of %s, which is not there", doc, name)
+			t.Errorf("%s: got an entry for %s, which does not exist", doc, name)
 		}
 	}
 	if maps < 2 {
-		t.Errorf("%d maps were found", maps)
+		t.Errorf("got %d lists of files, want at least 2", maps)
 	}
 }
 
-// ofAlgorithm reports whether a file is named after an algorithm: the map of their package does not list these.
+// ofAlgorithm reports whether a file is named after an algorithm. The list in internal/algorithm/doc.go leaves these
+// files out.
 func ofAlgorithm(doc, file string) bool {
 	return strings.HasSuffix(doc, "internal/algorithm/doc.go") &&
 		slices.ContainsFunc(algorithm.Kinds, func(k *algorithm.Kind) bool { return file == k.Name+".go" })
 }
 
-// TestRulesOfImports checks that each path in the linter's rules matches files: a rule of none says nothing.
+// TestRulesOfImports checks that each path in the linter's import rules matches files. A rule whose path matches no file
+// would have no effect.
 func TestRulesOfImports(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(root + ".golangci.yml")
@@ -65,18 +67,18 @@ func TestRulesOfImports(t *testing.T) {
 	}
 	paths := regexp.MustCompile(`\$\{base-path\}/([^"]+)"`).FindAllStringSubmatch(string(text), -1)
 	if len(paths) < 10 {
-		t.Errorf("%d paths were found", len(paths))
+		t.Errorf("got %d paths, want at least 10", len(paths))
 	}
 	for _, p := range paths {
 		for _, pattern := range alternatives(strings.ReplaceAll(p[1], "/**", "/*")) {
 			if len(glob(t, pattern)) == 0 {
-				t.Errorf(".golangci.yml: nothing matches %s of %s", pattern, p[1])
+				t.Errorf(".golangci.yml: got no file for %s of %s, want one", pattern, p[1])
 			}
 		}
 	}
 }
 
-// alternatives returns the patterns that one with {a,b} stands for.
+// alternatives expands {a,b} in a pattern into one pattern for each alternative.
 func alternatives(pattern string) []string {
 	before, rest, ok := strings.Cut(pattern, "{")
 	list, after, _ := strings.Cut(rest, "}")
@@ -90,7 +92,7 @@ func alternatives(pattern string) []string {
 	return all
 }
 
-// glob returns the files and folders of the repository that match.
+// glob returns the files and folders of the repository that match the pattern.
 func glob(t *testing.T, pattern string) []string {
 	t.Helper()
 	found, err := filepath.Glob(root + pattern)

@@ -16,7 +16,8 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/limits"
 )
 
-// TestRowsOfAlgorithms checks that the guide has a row of every registered algorithm, and the playground texts of its lane.
+// TestRowsOfAlgorithms checks that every registered algorithm has a row in the guide and texts for its lane in the
+// playground.
 func TestRowsOfAlgorithms(t *testing.T) {
 	t.Parallel()
 	rows := named(t, "Choose an algorithm")
@@ -26,15 +27,15 @@ func TestRowsOfAlgorithms(t *testing.T) {
 	}
 	for _, k := range algorithm.Kinds {
 		if !strings.Contains(rows, "`"+limits.Constructor(k)+"`") {
-			t.Errorf("docs/guide.md: no row of the table of algorithms names %s", limits.Constructor(k))
+			t.Errorf("docs/guide.md: got no row for %s in the table of algorithms, want one", limits.Constructor(k))
 		}
 		if !strings.Contains(string(lanes), "\n  "+k.Name+": [") {
-			t.Errorf("_examples/playground/web/lanes.js has no texts of %s", k.Name)
+			t.Errorf("_examples/playground/web/lanes.js: got no texts for %s, want some", k.Name)
 		}
 	}
 }
 
-// TestRowsOfOptions checks that the guide has a row of every option of the middleware, and of every key function.
+// TestRowsOfOptions checks that every option of the middleware and every key function has a row in the guide.
 func TestRowsOfOptions(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -47,22 +48,22 @@ func TestRowsOfOptions(t *testing.T) {
 	} {
 		rows, functions := named(t, c.section), returning(t, c.folder, c.returned...)
 		if len(functions) < 10 {
-			t.Errorf("%s has %v", c.folder, functions)
+			t.Errorf("%s: got the functions %v, want at least 10", c.folder, functions)
 		}
 		for _, name := range functions {
 			if !strings.Contains(rows, "."+name+"(") && !strings.Contains(rows, "`"+name+"(") {
-				t.Errorf("docs/guide.md: no row of %q names %s of %s", c.section, name, c.folder)
+				t.Errorf("docs/guide.md: got no row in %q for %s of %s, want one", c.section, name, c.folder)
 			}
 		}
 	}
 }
 
-// named returns the first column of the rows of the first table of a section of the guide.
+// named returns the first column of the first table in a section of the guide.
 func named(t *testing.T, section string) string {
 	t.Helper()
 	_, text, ok := strings.Cut(files(t)["docs/guide.md"], "\n## "+section+"\n")
 	if !ok {
-		t.Fatalf("docs/guide.md has no section %q", section)
+		t.Fatalf("docs/guide.md: got no section %q, want one", section)
 	}
 	var rows strings.Builder
 	for line := range strings.Lines(text) {
@@ -76,7 +77,7 @@ func named(t *testing.T, section string) string {
 	return rows.String()
 }
 
-// returning returns the exported functions of a folder that return one of the types.
+// returning returns the names of the exported functions of a folder that return exactly one of the given types.
 func returning(t *testing.T, folder string, results ...string) (names []string) {
 	t.Helper()
 	for _, name := range glob(t, folder+"/*.go") {
@@ -95,7 +96,8 @@ func returning(t *testing.T, folder string, results ...string) (names []string) 
 	return names
 }
 
-// TestDenyCacheSecond checks that each place which says for how long a denial is repeated says what the constant does.
+// TestDenyCacheSecond checks that the documents and comments that say how long a denial is repeated agree with the
+// constant.
 func TestDenyCacheSecond(t *testing.T) {
 	t.Parallel()
 	figure, ok := map[time.Duration]string{time.Second: "second"}[denials.MaxStale]
@@ -115,7 +117,7 @@ func TestDenyCacheSecond(t *testing.T) {
 	} {
 		words := strings.Fields(strings.ReplaceAll(texts[place.file], "\n//", "\n"))
 		if want := strings.ReplaceAll(place.says, "SECOND", figure); !strings.Contains(strings.Join(words, " "), want) {
-			t.Errorf("%s does not say %q; a denial is repeated for %v", place.file, want, denials.MaxStale)
+			t.Errorf("%s: got no %q, want it, because a denial is repeated for %v", place.file, want, denials.MaxStale)
 		}
 	}
 }

@@ -1,19 +1,19 @@
-// Luaprice counts the instructions that Redis executes for the Lua scripts of this library. It runs
-// redis-server under callgrind, which counts the same instructions in every run, however busy the
-// machine is: the numbers repeat to about 0.1 %.
+// Luaprice counts the instructions that Redis executes for the Lua scripts of this library. It runs redis-server
+// under callgrind, which counts the same instructions in every run, no matter how busy the machine is. The numbers
+// repeat to about 0.1 %.
 //
 //	go run ./internal/tools/luaprice                     # the scripts of this checkout
-//	go run ./internal/tools/luaprice -against 5199f03    # and those of a commit, and the difference
-//	go run ./internal/tools/luaprice -against ../other   # and those of another checkout
+//	go run ./internal/tools/luaprice -against 5199f03    # also the scripts of a commit, and the difference
+//	go run ./internal/tools/luaprice -against ../other   # also the scripts of another checkout
 //	go run ./internal/tools/luaprice -only 'token_bucket|three'
 //
-// The cases of this checkout are compiled with the other one's packages. If a name in
-// internal/algorithm has changed since, that fails: then put this program, as it was before the
-// change, into the other checkout, and run it there with -figures.
+// The cases of this checkout are compiled with the packages of the other one. If a name in internal/algorithm has
+// changed since then, this fails: put the program, as it was before the change, into the other checkout, and run it
+// there with -figures.
 //
-// It needs valgrind (with vgdb) and redis-server on PATH. A column counts the instructions of one
-// decision: the execution of the script, and the parsing of its command and the writing of its reply.
-// A pair, such as "reserve and settle", counts as one.
+// It needs valgrind (with vgdb) and redis-server in PATH. Each number is the instructions of one decision: parsing
+// the command, executing the script, and writing the reply. A pair of calls, such as "reserve and settle", counts as
+// one decision.
 package main
 
 import (
@@ -80,8 +80,8 @@ func printTable(now, before []figure) {
 	}
 }
 
-// other measures the scripts of another checkout, or of a commit, with the cases of this one: the
-// files of this program are compiled as if they stood in that checkout.
+// other measures the scripts of another checkout or of a commit, with the cases of this checkout: it compiles the
+// files of this program as if they were in the other one.
 func other(which, only string) ([]figure, error) {
 	dir := which
 	if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {

@@ -12,27 +12,27 @@ import (
 	"github.com/redislimit/redislimit/internal/algorithm"
 )
 
-// A figure is how many instructions a case takes.
+// A figure is the number of instructions that a case takes.
 type figure struct {
 	Name         string `json:"name"`
 	Instructions int64  `json:"instructions"`
 }
 
 const (
-	rounds = 10 // how often each key is decided on while instructions are counted
-	alone  = 20 // keys of a case whose scripts make one decision each
+	rounds = 10 // decisions for each key while instructions are counted
+	alone  = 20 // number of keys in a case whose scripts make one decision each
 	hour   = 3600 * 1_000_000
 )
 
-// A price is one case: how limits decide, and how many decisions a script makes.
+// A price is one case: how the limits decide, and how many decisions one script makes.
 type price struct {
 	name    string
 	limits  []algorithm.Limit
 	form    algorithm.Form
-	batch   int                  // the keys of a script
-	held    bool                 // units are held beside each key's charges
+	batch   int                  // the number of keys of a script
+	held    bool                 // each key also has units on hold
 	first   algorithm.Operation  // the call that is measured
-	second  *algorithm.Operation // what ends the first
+	second  *algorithm.Operation // the call that ends the reservation of the first
 	command *redis.Script
 }
 
@@ -108,7 +108,7 @@ func measure(pattern *regexp.Regexp) ([]figure, error) {
 	return all, nil
 }
 
-// measure returns the instructions of one decision, or of a pair.
+// measure returns the instructions of one decision, or of a pair of calls.
 func (p *price) measure(ctx context.Context, server *counted) (int64, error) {
 	if err := server.FlushAll(ctx).Err(); err != nil {
 		return 0, err
@@ -119,14 +119,14 @@ func (p *price) measure(ctx context.Context, server *counted) (int64, error) {
 	}
 	scripts := max(1, alone/p.batch)
 	if p.held {
-		for range 2 { // give the key as many holds as a busy key has
+		for range 2 { // hold as many units as a busy key has
 			if _, err := p.run(ctx, server, scripts, algorithm.Operation{Op: algorithm.OpReserve, N: 1}, nil); err != nil {
 				return 0, err
 			}
 		}
 	}
 	for round := range 2 + rounds {
-		if round == 2 { // the first two calls have filled caches, and the key has the state of a key in use
+		if round == 2 { // by now, caches are filled, and the key has the state of a key in use
 			if _, err := server.since(); err != nil {
 				return 0, err
 			}
@@ -143,8 +143,8 @@ func (p *price) measure(ctx context.Context, server *counted) (int64, error) {
 	return counts / int64(rounds*scripts*p.batch), err
 }
 
-// run makes a call on each key, in the given number of scripts, and returns the handles of the units
-// charged or held, for each script.
+// run makes one call for each key, in the given number of scripts. It returns, for each script, the handles of the
+// units that were charged or held.
 func (p *price) run(
 	ctx context.Context, server *counted, scripts int, call algorithm.Operation, ended [][]algorithm.Handle,
 ) ([][]algorithm.Handle, error) {
@@ -190,7 +190,7 @@ func (p *price) bans() int {
 	return n
 }
 
-// arguments returns the keys and the arguments of the i-th script.
+// arguments returns the keys and the arguments of script number i.
 func (p *price) arguments(i int, call algorithm.Operation) (keys []string, args []any) {
 	for b := range p.batch {
 		for j := range len(p.limits) + p.bans() {

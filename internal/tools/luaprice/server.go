@@ -15,7 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A counted is a redis-server whose instructions callgrind counts.
+// A counted is a redis-server whose instructions are counted by callgrind.
 type counted struct {
 	*redis.Client
 
@@ -30,7 +30,7 @@ func start(ctx context.Context) (*counted, error) {
 		return nil, err
 	}
 	socket := filepath.Join(dir, "socket")
-	// hz 1: Redis's own background work is counted, too, so the setting keeps it small.
+	// hz 1 keeps the background work of Redis small, because its instructions are counted, too.
 	process := exec.Command("valgrind", "--tool=callgrind", "--vgdb-prefix="+dir+"/vgdb", "--callgrind-out-file="+dir+"/counts",
 		"redis-server", "--port", "0", "--unixsocket", socket, "--save", "", "--hz", "1", "--dynamic-hz", "no", "--activerehashing", "no",
 		"--dir", dir)
@@ -59,7 +59,7 @@ func (s *counted) stop() {
 	_ = os.RemoveAll(s.dir)
 }
 
-// since returns the instructions since the last call of since.
+// since returns the instructions that were executed since the previous call of since.
 func (s *counted) since() (int64, error) {
 	command := exec.Command("vgdb", "--vgdb-prefix="+s.dir+"/vgdb", "--pid="+strconv.Itoa(s.process.Process.Pid), "dump")
 	if out, err := command.CombinedOutput(); err != nil {

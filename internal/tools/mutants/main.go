@@ -1,27 +1,28 @@
-// Mutants breaks the library on purpose, one rule at a time, and says which test notices. A mutant that
-// no test catches is a rule that nobody holds: write the test, or say in the list why nothing changes.
+// Mutants breaks the library on purpose, one rule at a time, and reports which test notices. If no test catches a mutant,
+// no test checks its rule: write the test, or explain in the list why the mutant changes nothing.
 //
 //	go run ./internal/tools/mutants            # all of them; takes 100 minutes on two cores
 //	go run ./internal/tools/mutants hold/ key  # those whose names contain one of the words
-//	go run ./internal/tools/mutants -from NAME # goes on, where one was stopped
-//	go run ./internal/tools/mutants -list      # only says which of them still apply
-//	go run ./internal/tools/mutants -update    # writes today's names into the lists, after names in the code have changed
+//	go run ./internal/tools/mutants -from NAME # continues a run from this mutant
+//	go run ./internal/tools/mutants -list      # only reports which mutants still apply
+//	go run ./internal/tools/mutants -update    # updates the lists after names in the code have changed
 //
-// Nothing in the checkout changes: each mutant is compiled from an overlay. The mutants stand in the .txt files
-// of this folder:
+// Nothing in the checkout changes, because each mutant is compiled from an overlay. The mutants are listed in the .txt
+// files of this folder:
 //
-//	in internal/algorithm/lua                    the file that is changed, or a folder of it: until the next such line
-//	dir otel                                     the module whose tests run, if it is another: until the next such line
-//	test ./internal/suite/conformance -run Redis arguments of go test: until the next such line
+//	in internal/algorithm/lua                    the file to change, or its folder; valid until the next such line
+//	dir otel                                     the module whose tests run, if not the main one; valid until the next such line
+//	test ./internal/suite/conformance -run Redis the arguments of go test; valid until the next such line
 //	== hold/forgotten when it expires            the mutant's name
-//	-if expired then                             the text, which stands there exactly once, in files that are no tests,
-//	+if false then                               and what it becomes; either may be several lines, or part of one
-//	same It is never expired here.               why no test can notice it, if none can
+//	-if expired then                             the text to replace, which occurs exactly once in files other than tests,
+//	+if false then                               and its replacement; both may have several lines, or be part of a line
+//	same It is never expired here.               why no test can notice the mutant, if that is the case
 //
-// A mutant outlives a change of names. If its text is not there as it is, it is found by its operators, numbers, keywords
-// and the order of its names, in the same file or folder or in one above it; the names in its new text then change
-// likewise. -list shows such mutants, and -update brings the lists up to date; look at the difference afterwards. A mutant
-// that is not found, or does not compile, is listed and fails nothing: write it anew for the rule that it broke.
+// A mutant survives changes of names. If its text does not occur literally, it is found by its operators, numbers,
+// keywords and the order of its names, in the same file or folder or in one above it. The names in the replacement then
+// change in the same way. -list shows such mutants, and -update brings the lists up to date; check the difference
+// afterwards. A mutant that is not found, or does not compile, is reported and does not fail the run: rewrite it for the
+// rule that it broke.
 package main
 
 import (
@@ -45,7 +46,7 @@ import (
 // A mutant is one change of the library that breaks a rule.
 type mutant struct{ name, in, old, new, dir, test, same string }
 
-// An outcome is the test that noticed a mutant, if one did, or why the mutant could not be tried.
+// An outcome is the test that noticed a mutant, if there is one, or the reason why the mutant could not be tried.
 type outcome struct {
 	result string
 	err    error
@@ -144,7 +145,7 @@ func main() {
 		results[i] = make(chan outcome, 1)
 	}
 	go func() {
-		places := make(chan struct{}, runtime.NumCPU()+1) // tests wait, too
+		places := make(chan struct{}, runtime.NumCPU()+1) // one more than the CPUs, because tests also wait
 		for i, m := range all {
 			places <- struct{}{}
 			go func() {
@@ -195,7 +196,8 @@ func wanted(name string, words []string) bool {
 	return len(words) == 0
 }
 
-// result returns the test that notices m, or "". With list it only looks for m's place and tests.
+// result returns the test that notices m, or "". If list is true, it only looks for the place of m in the code and for its
+// tests.
 func (m mutant) result(list bool, timeout time.Duration) (string, error) {
 	if !list {
 		return m.run(timeout)
@@ -210,7 +212,7 @@ func (m mutant) result(list bool, timeout time.Duration) (string, error) {
 	return "there", err
 }
 
-// testable returns an error if a package of m's tests is not there.
+// testable returns an error if a package of m's tests does not exist.
 func (m mutant) testable() error {
 	packages, _, _ := strings.Cut(m.test, " -run ")
 	for pkg := range strings.FieldsSeq(packages) {
@@ -221,12 +223,12 @@ func (m mutant) testable() error {
 	return nil
 }
 
-// ran matches what go test says of a package of which tests ran.
+// ran matches what go test prints about a package in which at least one test ran.
 var ran = regexp.MustCompile(`(?m)^ok .*s$`)
 
 var failure = regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+)`)
 
-// run returns the test that notices m, or "".
+// run applies m, and returns the test that notices it, or "".
 func (m mutant) run(timeout time.Duration) (string, error) {
 	c, err := m.apply()
 	if err == nil {
@@ -251,7 +253,7 @@ func (m mutant) run(timeout time.Duration) (string, error) {
 	}
 	packages, run, _ := strings.Cut(m.test, " -run ")
 	var all []byte
-	for pkg := range strings.FieldsSeq(packages) { // one after the other: the next is built only if this one notices nothing
+	for pkg := range strings.FieldsSeq(packages) { // one after the other, so that a package is built only if the earlier ones notice nothing
 		out, caught, err := test(timeout, "test", "-C", m.dir, "-vet=off", "-count=1", "-failfast",
 			"-timeout", (timeout - timeout/8).String(), "-overlay", overlay, pkg, "-run", run)
 		if caught != "" || err != nil {
@@ -265,12 +267,12 @@ func (m mutant) run(timeout time.Duration) (string, error) {
 	return "", nil
 }
 
-// test runs go test, and returns the test that fails, or "".
+// test runs go test, and returns the name of the test that fails, or "".
 func test(timeout time.Duration, args ...string) (out []byte, caught string, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	command := exec.CommandContext(ctx, "go", append(args, "-exec", "env GOGC=100")...)
-	command.Env = append(os.Environ(), "GOGC=off") // a quarter of the compiler's work is its garbage collector's
+	command.Env = append(os.Environ(), "GOGC=off") // the garbage collector would be a quarter of the compiler's work
 	out, err = command.CombinedOutput()
 	switch found := failure.FindAllSubmatch(out, -1); {
 	case err == nil:

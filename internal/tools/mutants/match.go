@@ -13,7 +13,7 @@ import (
 	"unicode"
 )
 
-// A change is a mutant that has been found in the code: the text of the file after it, and the two texts of the mutant
+// A change is a mutant whose place in the code was found. It has the new text of the file, and the two texts of the mutant
 // with the names that the code has now.
 type change struct {
 	path     string
@@ -21,12 +21,14 @@ type change struct {
 	old, new string
 }
 
-// errStale is the error of a mutant whose place in the code is not found. Such a mutant is listed, and fails nothing.
+// errStale is the error of a mutant whose place in the code is not found. Such a mutant is reported, and does not fail the
+// run.
 var errStale = errors.New("the code has changed")
 
-// apply finds the place in the code that m changes. It first looks for m's text as it is, and then for the same text with
-// other names; each time in the file or folder that the list says, and then in the folders above it, because code moves.
-// A text as it is must be there once, and one with other names must be more like m's than each other.
+// apply finds the place in the code that m changes. It first looks for m's literal text, and then for the same text with
+// other names. It searches the file or folder that the list names, and then the folders above it, because code moves. A
+// literal text must occur exactly once. If several places match with other names, one of them must be more similar to m than
+// the rest.
 func (m mutant) apply() (change, error) {
 	var problem error
 	for _, find := range []func(code map[string][]byte) (change, error){m.exact, m.renamed} {
@@ -49,7 +51,7 @@ func (m mutant) apply() (change, error) {
 	return change{}, problem
 }
 
-// readCode returns the files of Go and Lua at or below a path, except tests.
+// readCode returns the Go and Lua files at or below a path, except tests.
 func readCode(place string) (map[string][]byte, error) {
 	code := make(map[string][]byte)
 	err := filepath.WalkDir(place, func(p string, d fs.DirEntry, err error) error {
@@ -63,6 +65,7 @@ func readCode(place string) (map[string][]byte, error) {
 	return code, err
 }
 
+// exact looks for m's literal text.
 func (m mutant) exact(code map[string][]byte) (c change, err error) {
 	count := 0
 	for path, text := range code {
@@ -77,13 +80,13 @@ func (m mutant) exact(code map[string][]byte) (c change, err error) {
 	return c, nil
 }
 
-// renamed looks for m's text with other names. Operators, numbers and keywords must be the same; white
-// space in a line does not count. A name of m's text stands for one name of the code wherever it occurs,
-// but a name after a dot, as of a field, is another one than the same name without a dot. If there are
-// several places, the one with the most names of m's text is taken. It must have at least half of them,
-// unless it is the only place and has several names.
+// renamed looks for m's text with other names. Operators, numbers and keywords must be the same, and white space within a
+// line is ignored. Each name of m's text must stand for the same name of the code wherever it occurs. A name after a dot,
+// such as a field, is treated as a different name than the same word without a dot. If there are several places, renamed
+// takes the one with the most names of m's text. That place must have at least half of the names, unless it is the only
+// place and has several names.
 func (m mutant) renamed(code map[string][]byte) (best change, err error) {
-	places, most, all, equal := 0, -1, 0, 0 // all: the names of m's text; most: how many of them the best place has
+	places, most, all, equal := 0, -1, 0, 0 // all is the number of names in m's text, and most is how many of them the best place has
 	for path, text := range code {
 		keywords := isKeyword(path)
 		for _, at := range pattern(m.old, keywords).FindAllSubmatchIndex(text, -1) {
@@ -111,14 +114,14 @@ func (m mutant) renamed(code map[string][]byte) (best change, err error) {
 	return best, nil
 }
 
-// several names in the right places are enough to know a text by that occurs once, even if all of them are others.
+// several is the number of names in the right places that identify a text that occurs once, even if all of them differ.
 const several = 6
 
-// part matches a word with the dot before it, white space, or another character.
+// part matches a word with the dot before it, or white space, or another character.
 var part = regexp.MustCompile(`\.?[\pL_][\pL\pN_]*|\s+|.`)
 
-// word returns the name in a part, and how it is known to match: with a dot if one is before it. A part without a name, or
-// with a keyword, has none.
+// word returns the name in a part, and the key under which the name is matched: with a dot if there is one before it. A
+// part that is no name, or that is a keyword, has neither.
 func word(part string, keywords func(string) bool) (name, key string) {
 	name = strings.TrimPrefix(part, ".")
 	if name == "" || !unicode.IsLetter([]rune(name)[0]) && name[0] != '_' || keywords(name) {
@@ -130,7 +133,7 @@ func word(part string, keywords func(string) bool) (name, key string) {
 	return name, name
 }
 
-// pattern returns an expression that has a group for each name of text, in order.
+// pattern returns an expression with a group for each name of the text, in order.
 func pattern(text string, keywords func(string) bool) *regexp.Regexp {
 	var b strings.Builder
 	for _, p := range part.FindAllString(text, -1) {
@@ -149,8 +152,8 @@ func pattern(text string, keywords func(string) bool) *regexp.Regexp {
 	return regexp.MustCompile(b.String())
 }
 
-// match returns which names the code has for those of old, or nil if a name would stand for two; and how many of
-// all the names are the same.
+// match returns which names the code has in place of the names of old. It returns nil if a name would stand for two names
+// of the code. It also returns how many of all the names are the same.
 func match(old string, code []byte, at []int, keywords func(string) bool) (names map[string]string, same, total int) {
 	names = make(map[string]string)
 	for _, p := range part.FindAllString(old, -1) {
@@ -170,12 +173,12 @@ func match(old string, code []byte, at []int, keywords func(string) bool) (names
 	return names, same, total
 }
 
-// rename returns text with the names that the code has.
+// rename replaces the names in text by those that the code has.
 func rename(text string, names map[string]string, keywords func(string) bool) string {
 	return part.ReplaceAllStringFunc(text, func(p string) string {
 		name, key := word(p, keywords)
 		now, known := names[key]
-		if !known { // it is only used in the other way
+		if !known { // old has the name only with a dot, or only without
 			now, known = names[strings.TrimPrefix("."+key, "..")]
 		}
 		if name == "" || !known {
@@ -188,10 +191,10 @@ func rename(text string, names map[string]string, keywords func(string) bool) st
 var (
 	luaKeywords = regexp.MustCompile(
 		`^(and|break|do|else|elseif|end|false|for|function|if|in|local|nil|not|or|repeat|return|then|true|until|while)$`)
-	builtins = regexp.MustCompile(`^(ceil|false|floor|len|max|min|nil|true)$`) // min for max is another rule, and not a new name
+	builtins = regexp.MustCompile(`^(ceil|false|floor|len|max|min|nil|true)$`) // min in place of max is another rule, and not another name
 )
 
-// isKeyword returns which words are not names in a file.
+// isKeyword returns a function that reports whether a word of the file cannot be renamed.
 func isKeyword(path string) func(string) bool {
 	return func(word string) bool {
 		isLua := filepath.Ext(path) == ".lua"

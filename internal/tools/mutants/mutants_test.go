@@ -8,11 +8,11 @@ import (
 	"testing"
 )
 
-// TestApply breaks one rule in code whose names, white space and files have changed.
+// TestApply applies a mutant to code whose names, white space and files have changed.
 func TestApply(t *testing.T) { // not parallel: it changes the working directory
 	const old, broken = "	if b.held > limit {\n		b.held = min(limit, b.most)", "	if b.held > limit {\n		b.held += 1"
 	for _, c := range []struct {
-		name, path, code, want string // want: the text that the mutant leaves; "": it does not apply
+		name, path, code, want string // want is the text of the mutant, or "" if it does not apply
 	}{
 		{
 			"as it is", "a/b/c.go", "func f() {\n	if b.held > limit {\n		b.held = min(limit, b.most)\n	}\n}\n",
@@ -49,28 +49,29 @@ func TestApply(t *testing.T) { // not parallel: it changes the working directory
 			got, err := m.apply()
 			switch {
 			case c.want == "" && !errors.Is(err, errStale):
-				t.Errorf("%v, %q, want an error", err, got.text)
+				t.Errorf("got error %v, text %q, want errStale", err, got.text)
 			case c.want != "" && (err != nil || got.path != c.path || string(got.text) != c.want):
-				t.Errorf("%v, %s:\n%s\nwant\n%s", err, got.path, got.text, c.want)
+				t.Errorf("got error %v, %s:\n%s\nwant no error, %s:\n%s", err, got.path, got.text, c.path, c.want)
 			}
 		})
 	}
 }
 
-// TestApplyLua has names that are keywords of Go, and keywords that are not.
+// TestApplyLua applies a mutant to Lua code with names that are keywords of Go. Another keyword of Lua must not match.
 func TestApplyLua(t *testing.T) {
 	t.Chdir(t.TempDir())
 	write(t, "lua/a.lua", "if type and now >= go then return end\n")
 	m := mutant{in: "lua", old: "if type and t >= go then", new: "if type and t > go then"}
 	if got, err := m.apply(); err != nil || string(got.text) != "if type and now > go then return end\n" {
-		t.Errorf("%v, %q", err, got.text)
+		t.Errorf("got error %v, text %q, want the code with > in place of >=", err, got.text)
 	}
 	m.old = "if type or t >= go then"
 	if _, err := m.apply(); !errors.Is(err, errStale) {
-		t.Errorf("another keyword: %v", err)
+		t.Errorf("another keyword: got error %v, want errStale", err)
 	}
 }
 
+// TestUpdate checks that updateLists changes the names of the mutants that are found by other names, and nothing else.
 func TestUpdate(t *testing.T) {
 	t.Chdir(t.TempDir())
 	const before = "# A list.\nin a\ntest ./a\n== one\n-b.held > limit &&\n-	c\n" +
@@ -88,11 +89,11 @@ func TestUpdate(t *testing.T) {
 	const want = "# A list.\nin a\ntest ./a\n== one\n-b.held > most &&\n-	c\n" +
 		"+true ||\n+	most > 0 && c\nsame No test.\n== two\n-d()\n+\n"
 	if err != nil || string(got) != want {
-		t.Errorf("%v:\n%s\nwant\n%s", err, got, want)
+		t.Errorf("got error %v and the list\n%s\nwant\n%s", err, got, want)
 	}
 }
 
-// TestLists holds that -update finds each mutant as it stands in a list.
+// TestLists checks that lines returns the text by which -update finds each mutant in the lists.
 func TestLists(t *testing.T) {
 	t.Parallel()
 	all, err := read()
@@ -107,7 +108,7 @@ func TestLists(t *testing.T) {
 	}
 	for _, m := range all {
 		if n := strings.Count(text.String(), m.lines()); n != 1 {
-			t.Errorf("%s: %d times in the lists as\n%s", m.name, n, m.lines())
+			t.Errorf("%s: got %d places in the lists, want 1, for\n%s", m.name, n, m.lines())
 		}
 	}
 }

@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// folder has the lists.
+// folder is the folder of the lists.
 const folder = "internal/tools/mutants"
 
-// updateLists writes the names that the code has now into the lists, for the mutants that are found by other names.
+// updateLists updates the mutants that are found by other names: it writes the names that the code has now into the lists.
 func updateLists(all []mutant) error {
 	var replace []string
 	for _, m := range all {
@@ -26,13 +26,13 @@ func updateLists(all []mutant) error {
 		updated := replacer.Replace(string(text))
 		if err = errors.Join(err, readErr); updated != string(text) {
 			fmt.Println("updated:", path)
-			err = errors.Join(err, os.WriteFile(path, []byte(updated), 0o600)) // it exists: its mode does not change
+			err = errors.Join(err, os.WriteFile(path, []byte(updated), 0o600)) // the file exists, so its mode does not change
 		}
 	}
 	return err
 }
 
-// lines returns m as it stands in a list.
+// lines returns m as it is written in a list.
 func (m mutant) lines() string {
 	return "== " + m.name + "\n-" + strings.ReplaceAll(m.old, "\n", "\n-") + "\n+" + strings.ReplaceAll(m.new, "\n", "\n+") + "\n"
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/redislimit/redislimit/internal/demo/embedded"
 )
 
-// An environment is a Redis in this process, whose clock moves only by advance.
+// An environment is a Redis server inside this process. Its clock moves only when advance is called.
 type environment struct {
 	client  core.Client
 	advance func(d time.Duration)

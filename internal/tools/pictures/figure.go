@@ -18,8 +18,8 @@ var styleTemplate string
 //go:embed picture.svg.tmpl
 var pictureTemplate string
 
-// The dimensions of a picture, in pixels. It is 520 wide: scaled to the width of a
-// phone, its smallest letters are still more than 9 pixels high.
+// The sizes in a picture, in pixels. A picture is 520 wide. Scaled to the width of a phone, its smallest letters
+// are still more than 9 pixels high.
 const (
 	plotLeft  = 46.0
 	plotWidth = 456.0
@@ -27,7 +27,7 @@ const (
 	request   = 22.0 // the height of one request
 )
 
-// A figure is what the template draws.
+// A figure is the data of the template.
 type figure struct {
 	Title, Desc   string
 	Says          []string
@@ -50,12 +50,12 @@ type figurePanel struct {
 	height, zero, plot        float64
 }
 
-// A figureText is a text and its position; some also have a line.
+// A figureText is a text and its position. Some texts also have a line.
 type figureText struct{ X, Y, Text, Name, Class, Path string }
 
 type figureMark struct{ Kind, X, Y string }
 
-// draw runs the scenarios of the picture and draws their records.
+// draw runs the scenarios of the picture, and draws what they recorded.
 func (p picture) draw(ctx context.Context, w *environment) (string, error) {
 	f := figure{Title: p.title, Says: p.says}
 	y, words := 132, []string{strings.Join(p.says, " ")}
@@ -89,7 +89,7 @@ func execute(text string, data any) (string, error) {
 	return b.String(), err
 }
 
-// named returns a colour, or the typeface.
+// named returns a color of the palette, or the typeface, by its name.
 func named(values map[string]string, name string) (string, error) {
 	if value, ok := values[name]; ok {
 		return value, nil
@@ -124,7 +124,7 @@ func (p panel) draw(r *record) figurePanel {
 	return f
 }
 
-// x is the horizontal position of an instant.
+// x returns the horizontal position of an instant.
 func (p panel) x(at time.Duration) float64 {
 	return plotLeft + plotWidth*at.Seconds()/p.scenario.lasts.Seconds()
 }
@@ -143,7 +143,7 @@ func (f *figurePanel) levels(p panel) {
 	f.TopText = pixels(f.zero - p.room*request - 7)
 }
 
-// curve draws the level, and the area below it.
+// curve draws the level and the area below it.
 func (f *figurePanel) curve(p panel, r *record) {
 	var line, under path
 	for _, m := range r.levels {
@@ -158,7 +158,7 @@ func (f *figurePanel) curve(p panel, r *record) {
 	}
 }
 
-// marks draws each request at the level that it reached, or would have reached.
+// marks draws each request at the level that it reached, or that it would have reached if it was denied.
 func (f *figurePanel) marks(p panel, r *record) {
 	var holds strings.Builder
 	for _, m := range r.requests {
@@ -181,7 +181,7 @@ func (f *figurePanel) marks(p panel, r *record) {
 	f.Holds = holds.String()
 }
 
-// waits reports whether m is a request that its limit may hold.
+// waits reports whether m is a request that its limit may delay.
 func (p panel) waits(m moment) bool {
 	return m.Allowed && limits.Named(p.scenario.limit.Algorithm()).Kind.Delays
 }

@@ -15,35 +15,35 @@ import (
 //go:embed lease.svg.tmpl
 var leaseTemplate string
 
-// The picture of leases shows columns of 50 ms, for the rate of a limit and a little more.
+// The picture of leases has columns of 50 ms. Its scale shows rates up to a little more than the limit's.
 const (
 	leaseLasts  = 4 * time.Second
 	leaseColumn = 50 * time.Millisecond
 	leaseRate   = 1000
-	leaseHigh   = 1.5 // pixels of one request in a column
-	leaseDeep   = 0.3 // pixels of one unit of a lease
+	leaseHigh   = 1.5 // height of one request in a column, in pixels
+	leaseDeep   = 0.3 // height of one unit of a lease, in pixels
 )
 
-// A leasing is a process of the picture, with clocks of its own.
+// A leasing is one process of the picture. It has a clock of its own.
 type leasing struct {
 	name          string
-	rate          int // requests a second
+	rate          int // requests per second
 	begins, stops time.Duration
 
 	*core.Limiter
 
-	clock          time.Duration
-	left           int64 // on its lease
-	decided, asked int
-	line           path
+	clock           time.Duration
+	left            int64 // units left on its lease
+	decided, remote int   // decisions, and how many of them Redis made
+	line            path
 }
 
-// leaseColumns are how many requests were decided in each column.
-type leaseColumns [leaseLasts / leaseColumn]struct{ leased, asked, denied int }
+// leaseColumns has the number of requests in each column: admitted from leases, admitted by Redis, and denied.
+type leaseColumns [leaseLasts / leaseColumn]struct{ leased, remote, denied int }
 
 type leaseFigure struct {
 	Title, Desc   string
-	Columns       []figureText // X, Y and in Text the height; Class says of what
+	Columns       []figureText // Text is the height, and Class says which requests are counted
 	Levels        []figureText
 	Rows          []leaseRow
 	Ticks         []figureText
@@ -56,7 +56,7 @@ type leaseRow struct {
 	Area, Curve string
 }
 
-// drawLease has three processes ask for one key, until that is more than its limit.
+// drawLease lets three processes make requests for one key, which together are more than its limit.
 func drawLease(ctx context.Context, w *environment) (string, error) {
 	all := []*leasing{
 		{name: "A", rate: 700, stops: leaseLasts},
@@ -107,7 +107,7 @@ func (p *leasing) start(w *environment) error {
 	return nil
 }
 
-// act does what the process does in a millisecond.
+// act runs the process for one millisecond.
 func (p *leasing) act(ctx context.Context, now time.Duration, columns *leaseColumns) error {
 	p.clock = now
 	if now == p.begins {
@@ -135,17 +135,17 @@ func (p *leasing) act(ctx context.Context, now time.Duration, columns *leaseColu
 			p.left--
 			column.leased++
 		case res.Allowed:
-			p.asked++
-			column.asked++
+			p.remote++
+			column.remote++
 		default:
-			p.asked++
+			p.remote++
 			column.denied++
 		}
 	}
 	return nil
 }
 
-// draw adds to the line what is left now, if one would see that.
+// draw adds the units that are left now to the line, if the difference is visible.
 func (p *leasing) draw() {
 	next := point{leaseX(p.clock), -leaseDeep * float64(p.left)}
 	if n := len(p.line); n == 0 || math.Hypot(next.x-p.line[n-1].x, next.y-p.line[n-1].y) > 0.8 {
@@ -163,7 +163,7 @@ func leaseFigureOf(all []*leasing, columns leaseColumns) leaseFigure {
 		for _, part := range []struct {
 			class string
 			n     int
-		}{{"leased", c.leased}, {"asked", c.asked}, {"refused", c.denied}} {
+		}{{"leased", c.leased}, {"asked", c.remote}, {"refused", c.denied}} {
 			if part.n > 0 {
 				high := leaseHigh * float64(part.n)
 				y -= high
@@ -172,7 +172,7 @@ func leaseFigureOf(all []*leasing, columns leaseColumns) leaseFigure {
 				})
 			}
 		}
-		admitted, denied = admitted+c.leased+c.asked, denied+c.denied
+		admitted, denied = admitted+c.leased+c.remote, denied+c.denied
 	}
 	rate := leaseRate * leaseColumn.Seconds()
 	f.Levels = []figureText{
@@ -184,7 +184,7 @@ func leaseFigureOf(all []*leasing, columns leaseColumns) leaseFigure {
 	for _, p := range all {
 		y += 66
 		row := leaseRow{
-			Y: y, Name: p.name, Says: fmt.Sprintf("%d decisions, %d asked Redis", p.decided, p.asked),
+			Y: y, Name: p.name, Says: fmt.Sprintf("%d decisions, %d asked Redis", p.decided, p.remote),
 			Curve: p.line.String(), Area: p.line.above(0),
 		}
 		f.Rows = append(f.Rows, row)

@@ -1,6 +1,5 @@
-// Pictures draws the pictures of the documents from real runs. It sends scripted
-// traffic to the limiters of package core, over a Redis whose clock it moves, and
-// draws the Results. So every run gives the same bytes.
+// Pictures draws the pictures of the documents from real runs. It sends scripted traffic to limiters of package
+// core, over a Redis server whose clock it controls, and draws the Results. So every run produces the same bytes.
 //
 //	go run ./internal/tools/pictures # writes docs/pictures
 package main
@@ -19,7 +18,7 @@ func main() {
 	}
 }
 
-// run writes every picture to a folder.
+// run writes every picture into a folder.
 func run(ctx context.Context, folder string) error {
 	w, err := open()
 	if err != nil {
@@ -38,7 +37,7 @@ func run(ctx context.Context, folder string) error {
 	return nil
 }
 
-// drawAll returns every picture, by the name of its file.
+// drawAll returns the SVG text of every picture by its file name.
 func drawAll(ctx context.Context, w *environment) (map[string]string, error) {
 	files := map[string]string{}
 	all, err := pictures()

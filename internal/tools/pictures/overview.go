@@ -15,7 +15,7 @@ import (
 //go:embed overview.svg.tmpl
 var overviewTemplate string
 
-// The overview shows from 8.5 to 30 seconds, in stacks of half a second.
+// The overview shows the time from 8.5 to 30 seconds. Each stack of marks is half a second wide.
 const (
 	overviewFrom = 8500 * time.Millisecond
 	overviewTo   = 30 * time.Second
@@ -28,7 +28,7 @@ const (
 
 type overview struct {
 	Title, Desc   string
-	Count         string // of the algorithms
+	Count         string // number of the algorithms
 	Left, Right   string
 	Rows          []overviewRowData
 	Ticks         []figureText
@@ -43,14 +43,14 @@ type overviewRowData struct {
 	Marks    []figureMark
 }
 
-// A subject is what the overview says of one algorithm.
+// A subject is what the overview writes about one algorithm.
 type subject struct {
 	name, hint string
 	burst      int64
 	bound      bool // its windows end at multiples of the period
 }
 
-// overviewOf returns what the overview says of v.
+// overviewOf returns what the overview writes about v.
 func overviewOf(v limits.Variant) subject {
 	s := described()[v.Kind].overview
 	s.name = limits.Constructor(v.Kind)
@@ -60,7 +60,7 @@ func overviewOf(v limits.Variant) subject {
 	return s
 }
 
-// inWords writes a small number as a word.
+// inWords returns a small number as a word.
 func inWords(n int) string {
 	words := strings.Fields("no one two three four five six seven eight nine ten eleven twelve")
 	if n < len(words) {
@@ -69,8 +69,8 @@ func inWords(n int) string {
 	return fmt.Sprint(n)
 }
 
-// drawOverview sends the same traffic to all algorithms: ten requests in the second
-// before a boundary, ten in the second after it, and then two a second.
+// drawOverview sends the same traffic to all algorithms: ten requests in the second before a boundary, ten in the
+// second after it, and later two per second.
 func drawOverview(ctx context.Context, w *environment) (string, error) {
 	ms := time.Millisecond
 	traffic := slices.Concat(every(100*ms, 9050*ms, 10), every(100*ms, 10050*ms, 10), every(500*ms, 12250*ms, 36))
@@ -126,7 +126,7 @@ func (o *overviewRowData) draw(r *record) {
 	}
 }
 
-// mark adds a mark to the stack of its half second, above or below the axis.
+// mark adds a mark to the stack of the half second that it belongs to, above or below the axis.
 func (o *overviewRowData) mark(kind string, at time.Duration, side float64) {
 	if at >= overviewTo {
 		return

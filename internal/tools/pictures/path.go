@@ -9,8 +9,7 @@ import (
 
 type point struct{ x, y float64 }
 
-// A path is a line through points. Points on the straight line between two others are
-// left out.
+// A path is a line through points. It leaves out points on the straight line between their neighbors.
 type path []point
 
 func (p path) to(x, y float64) path {
@@ -22,7 +21,7 @@ func (p path) to(x, y float64) path {
 	return append(p, next)
 }
 
-// straight reports whether b is on the line from a to c, to a twentieth of a pixel.
+// straight reports whether b is on the line from a to c, with a tolerance of a twentieth of a pixel.
 func straight(a, b, c point) bool {
 	length := math.Hypot(c.x-a.x, c.y-a.y)
 	if length == 0 {
@@ -46,7 +45,7 @@ func (p path) String() string {
 	return b.String()
 }
 
-// inWords describes the record, for screen readers.
+// inWords describes the record in words for screen readers.
 func (r *record) inWords() string {
 	var in, out []string
 	for _, m := range r.requests {
@@ -63,7 +62,7 @@ func (r *record) inWords() string {
 	return fmt.Sprintf("admitted at %s s; denied at %s s.", strings.Join(in, ", "), strings.Join(out, ", "))
 }
 
-// tickAt labels an instant at the time axis; the last label has the unit.
+// tickAt returns the label of an instant on the time axis. Only the last label has the unit.
 func tickAt(x float64, at, lasts time.Duration, y float64) figureText {
 	t := figureText{X: pixels(x), Y: pixels(y), Name: fmt.Sprint(at.Seconds()), Class: "mid"}
 	if at == lasts {
@@ -72,7 +71,7 @@ func tickAt(x float64, at, lasts time.Duration, y float64) figureText {
 	return t
 }
 
-// pixels writes v with one digit after the point. A tie is rounded up on every
+// pixels formats v with one digit after the point. It rounds ties up, so that the result is the same on every
 // processor.
 func pixels(v float64) string {
 	return strings.TrimSuffix(fmt.Sprintf("%.1f", math.Floor(v*10+0.5+1e-6)/10), ".0")

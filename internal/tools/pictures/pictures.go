@@ -11,38 +11,38 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/limits"
 )
 
-// A picture shows one algorithm, in panels one below the other. Each panel is a run.
+// A picture shows one algorithm, in panels that are placed one below the other. Each panel shows one run.
 type picture struct {
 	file  string
 	title string
-	says  []string // below the title
+	says  []string // the lines below the title
 	panel []panel
 
 	overview subject // its line in the overview
 }
 
-// A panel is one run, and how its level is drawn.
+// A panel is a run, and describes how its level is drawn.
 type panel struct {
 	scenario scenario
 	label    string // the caption above the curve
 	top      string // the label of the capacity line
 	room     float64
-	unit     string // of the numbers at the axis, which are requests times scale
+	unit     string // of the numbers on the axis, which are requests multiplied by scale
 	scale    float64
 	level    func(m moment) float64            // in requests
-	falls    bool                              // the level is what is left, and a request takes it down
-	under    func(r *record, m moment) float64 // part of the level, in requests
-	spans    func(r *record) []span            // below the axis
+	falls    bool                              // the level is what is left, so each request lowers it
+	under    func(r *record, m moment) float64 // the part of the level that is drawn in another shade, in requests
+	spans    func(r *record) []span            // drawn below the axis
 }
 
-// A span is a stretch of time with a name.
+// A span is a named stretch of time.
 type span struct {
 	from, to time.Duration
 	name     string
 }
 
-// In the pictures a request costs a thousand units, so that Remaining, which is in
-// whole units, has a resolution of a thousandth of a request.
+// In the pictures, a request costs a thousand units. Remaining counts whole units, so it has a resolution of a
+// thousandth of a request.
 const grain = 1000
 
 var (
@@ -50,14 +50,14 @@ var (
 	period     = 10 * time.Second
 )
 
-// traffic of the pictures: a burst just before ten seconds, one just after, and
-// then twice what the limit allows.
+// traffic returns the requests of the pictures: a burst just before ten seconds, another one just after, and
+// then twice as many as the limit allows.
 func traffic() []time.Duration {
 	ms := time.Millisecond
 	return slices.Concat(every(500*ms, 7600*ms, 5), every(500*ms, 10100*ms, 6), every(time.Second, 14*time.Second, 16))
 }
 
-// standard returns the scenario of the pictures of single algorithms.
+// standard returns the scenario that the pictures of single algorithms use.
 func standard(limit core.Limit) scenario {
 	return scenario{limit: limit, cost: grain, traffic: traffic(), lasts: 30 * time.Second}
 }
@@ -66,10 +66,10 @@ func used(m moment) float64 { return float64(m.Limit-m.Remaining) / grain }
 
 func left(m moment) float64 { return float64(m.Remaining) / grain }
 
-// ahead is the time from now to the theoretical arrival time, in requests.
+// ahead is the time from now to the theoretical arrival time, expressed in requests.
 func ahead(m moment) float64 { return m.ResetAfter.Seconds() / 2 }
 
-// pictures returns a picture of every registered algorithm.
+// pictures returns one picture for every registered algorithm.
 func pictures() ([]picture, error) {
 	var all []picture
 	known := described()
@@ -79,7 +79,7 @@ func pictures() ([]picture, error) {
 			return nil, fmt.Errorf("no picture of %s is described", v.Name)
 		}
 		p.file = v.Name + ".svg"
-		for i := range p.panel { // the common part
+		for i := range p.panel { // what the pictures have in common
 			each := &p.panel[i]
 			each.room, each.scale, each.top = cmp.Or(each.room, 5), cmp.Or(each.scale, 1), cmp.Or(each.top, "limit 5")
 			if each.level == nil {
@@ -91,7 +91,7 @@ func pictures() ([]picture, error) {
 	return all, nil
 }
 
-// described returns what is special about each algorithm.
+// described returns what is special about the picture of each algorithm.
 func described() map[*algorithm.Kind]picture {
 	return map[*algorithm.Kind]picture{
 		algorithm.FixedWindow: {
@@ -145,8 +145,7 @@ func described() map[*algorithm.Kind]picture {
 	}
 }
 
-// sinceBoundary returns how many requests were admitted in the aligned window of m, up
-// to m.
+// sinceBoundary returns how many requests were admitted in the aligned window that contains m, up to m.
 func sinceBoundary(r *record, m moment) float64 {
 	n := 0.0
 	for _, other := range r.requests {
@@ -158,7 +157,7 @@ func sinceBoundary(r *record, m moment) float64 {
 	return n
 }
 
-// openWindows returns the windows that admitted requests were counted in.
+// openWindows returns the windows in which admitted requests were counted.
 func openWindows(r *record) []span {
 	var all []span
 	for _, m := range r.requests {
@@ -175,7 +174,7 @@ func alignedWindows(*record) []span {
 	return []span{{0, period, "window"}, {period, 2 * period, "window"}, {2 * period, 3 * period, "window"}}
 }
 
-// oneEntry returns the time for which the first request counts.
+// oneEntry returns the time during which the first request counts.
 func oneEntry(r *record) []span {
 	first := r.requests[0]
 	return []span{{first.at, first.at + first.ResetAfter, "counts for 10 s"}}

@@ -12,7 +12,7 @@ import (
 	"github.com/redislimit/redislimit/internal/demo/embedded"
 )
 
-// TestPictures checks that the pictures in the documents are those that the code draws.
+// TestPictures checks that docs/pictures has exactly the pictures that the code draws.
 func TestPictures(t *testing.T) {
 	w, err := open()
 	if errors.Is(err, embedded.ErrBits) {
@@ -30,7 +30,7 @@ func TestPictures(t *testing.T) {
 	for name, svg := range files {
 		wellFormed(t, name, svg)
 		if had, err := os.ReadFile(filepath.Join(folder, name)); err != nil || string(had) != svg {
-			t.Errorf("%s is not what the code draws (%v): run go run ./internal/tools/pictures, check the picture, commit it", name, err)
+			t.Errorf("%s: got another picture than the code draws (%v): run go run ./internal/tools/pictures, check the picture, commit it", name, err)
 		}
 	}
 	entries, err := os.ReadDir(folder)
@@ -39,12 +39,12 @@ func TestPictures(t *testing.T) {
 	}
 	for _, entry := range entries {
 		if _, ok := files[entry.Name()]; !ok {
-			t.Errorf("%s: the code does not draw it: remove it", entry.Name())
+			t.Errorf("%s: got a file that the code does not draw: remove it", entry.Name())
 		}
 	}
 }
 
-// wellFormed checks that svg is valid XML with a description, and loads nothing.
+// wellFormed checks that svg is valid XML with a title and a description, and that it loads nothing.
 func wellFormed(t *testing.T, name, svg string) {
 	t.Helper()
 	found := map[string]bool{}
@@ -54,7 +54,7 @@ func wellFormed(t *testing.T, name, svg string) {
 			break
 		}
 		if err != nil {
-			t.Fatalf("%s: %v", name, err)
+			t.Fatalf("%s: got error %v, want valid XML", name, err)
 		}
 		if start, ok := token.(xml.StartElement); ok {
 			found[start.Name.Local] = true
@@ -62,6 +62,6 @@ func wellFormed(t *testing.T, name, svg string) {
 	}
 	if !found["title"] || !found["desc"] || found["image"] || found["script"] ||
 		strings.Contains(svg, "url(") || strings.Contains(svg, "NaN") {
-		t.Errorf("%s: elements %v", name, found)
+		t.Errorf("%s: got the elements %v, want title and desc, no image and no script, and a text without url( and NaN", name, found)
 	}
 }

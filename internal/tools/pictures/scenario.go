@@ -11,28 +11,28 @@ import (
 // key is the key of all requests.
 const key = "user:alice"
 
-// A scenario is a limit and the traffic that it gets.
+// A scenario is a limit and the requests that are made.
 type scenario struct {
 	limit   core.Limit
-	cost    int64           // of each request, in the limit's units
-	traffic []time.Duration // when a request comes, since the start
+	cost    int64           // the cost of each request, in the limit's units
+	traffic []time.Duration // the times of the requests since the start
 	lasts   time.Duration
 }
 
-// A moment is a limiter's Result, and its time since the start.
+// A moment is a Result of the limiter, and the time since the start of the scenario.
 type moment struct {
 	core.Result
 
 	at time.Duration
 }
 
-// served is when an admitted request is served: a LeakyBucket holds it until then.
+// served is the time at which an admitted request is served. A LeakyBucket delays it until then.
 func (m moment) served() time.Duration { return m.at + m.Delay }
 
-// A record is the Results of a scenario.
+// A record has the Results of a scenario.
 type record struct {
 	requests []moment
-	levels   []moment // the requests, and many Peeks between them
+	levels   []moment // at the requests, and at many Peeks between them
 }
 
 // peekEvery is the time between Peeks.
@@ -41,7 +41,7 @@ const peekEvery = 500 * time.Millisecond
 // play runs the scenario. It begins at a multiple of the limit's period.
 func (w *environment) play(ctx context.Context, s scenario) (*record, error) {
 	lim, err := core.New(w.client, "story", s.limit, core.Prefix("rl-pictures"),
-		core.DenyCache(0), core.FailClosed(), core.Timeout(time.Minute)) // Redis alone decides, by the driven clock
+		core.DenyCache(0), core.FailClosed(), core.Timeout(time.Minute)) // only Redis decides, by the clock that advance moves
 	if err != nil {
 		return nil, err
 	}
@@ -85,9 +85,8 @@ func (w *environment) play(ctx context.Context, s scenario) (*record, error) {
 	return r, nil
 }
 
-// instants returns the times of the requests and of the Peeks. There is a Peek at
-// regular times, and one where a window that a request opened, or its entry in a log,
-// ends.
+// instants returns the times of the requests and of the Peeks. Peeks are made at regular times, and at the times
+// when a window that a request opened ends, or when its entry in a log expires.
 func (s scenario) instants() []time.Duration {
 	all := slices.Clone(s.traffic)
 	for _, at := range s.traffic {
@@ -100,7 +99,7 @@ func (s scenario) instants() []time.Duration {
 	return slices.Compact(all)
 }
 
-// busiest returns the largest number of requests that were served within any such time.
+// busiest returns the largest number of requests that were served within any stretch of this length.
 func (r *record) busiest(within time.Duration) int {
 	most := 0
 	for _, from := range r.requests {
@@ -117,7 +116,7 @@ func (r *record) busiest(within time.Duration) int {
 	return most
 }
 
-// every returns n instants at regular intervals.
+// every returns n instants at regular intervals, the first at from.
 func every(interval, from time.Duration, n int) []time.Duration {
 	var all []time.Duration
 	for i := range n {

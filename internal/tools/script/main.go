@@ -1,11 +1,12 @@
-// Script prints what Redis runs for a limiter: the Lua script as it is sent, comments and all, indented.
+// Script prints the Lua script that Redis runs for a limiter, with its comments as it is sent, but indented.
 //
 //	go run ./internal/tools/script 'token_bucket 100/1m'
 //	go run ./internal/tools/script -ban 10m,1h 'fixed_window 5/15m' 'in_flight 2'
-//	go run ./internal/tools/script -for cluster 'token_bucket 100/1m' # for a batch on a node of a Cluster
-//	go run ./internal/tools/script -for mixed 'token_bucket 100/1m'   # for a batch of limits with other numbers, by With
+//	go run ./internal/tools/script -for cluster 'token_bucket 100/1m' # the script of a batch on a node of a Cluster
+//	go run ./internal/tools/script -for mixed 'token_bucket 100/1m'   # the script of a batch of limiters that With made
 //
-// The script has no numbers of the limits: they are its arguments. On one server a batch takes the same script as one call.
+// The script does not contain the numbers of the limits, because they are passed as arguments. On a single server, a
+// batch uses the same script as one call.
 package main
 
 import (
@@ -32,7 +33,7 @@ func main() {
 	fmt.Print(text)
 }
 
-// script returns the script of a limiter of these arguments.
+// script returns the script of the limiter that the arguments describe.
 func script(args []string) (string, error) {
 	flags := flag.NewFlagSet("script", flag.ContinueOnError)
 	bans := flags.String("ban", "", "the `levels` of core.Ban, as in 10m,1h")
@@ -75,19 +76,19 @@ func script(args []string) (string, error) {
 	return indented(text), nil
 }
 
-// token matches what decides how far a line is indented, and what may only look like it. A line that begins with closers stands
-// as deep as what they close.
+// token matches the words that change the indentation, and comments and strings that may contain such words. A line
+// that begins with closing words is indented like the line that they close.
 var (
 	token   = regexp.MustCompile(`--.*|'[^']*'|"[^"]*"|\b(?:function|if|do|repeat|end|until)\b|[{}()]`)
 	closer  = regexp.MustCompile(`\b(?:end|until|else|elseif)\b|[})]`)
 	closers = regexp.MustCompile(`^(?:(?:\b(?:end|until|else|elseif)\b|[})])\s*)+`)
 )
 
-// depths says how much deeper the lines after a token are indented. A for and a while are counted at their
-// do.
+// depths is the change of indentation for the lines after a token. for and while are not listed, because their do
+// counts.
 var depths = map[string]int{"function": 1, "if": 1, "do": 1, "repeat": 1, "{": 1, "(": 1, "end": -1, "until": -1, "}": -1, ")": -1}
 
-// indented returns a Lua text that is put together of others, each line as deep as it stands in the whole.
+// indented indents a Lua text that consists of several parts, each line by its depth in the whole.
 func indented(text string) string {
 	var b strings.Builder
 	depth := 0

@@ -12,8 +12,7 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/redisclient"
 )
 
-// TestScript checks that the printed script equals the script that a client sends, except for white space
-// before lines.
+// TestScript checks that the printed script is the script that a client sends, except for the indentation.
 func TestScript(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -33,7 +32,7 @@ func TestScript(t *testing.T) {
 	} {
 		printed, err := script(c.args)
 		if err != nil {
-			t.Errorf("%v: %v", c.args, err)
+			t.Errorf("%v: got error %v, want none", c.args, err)
 			continue
 		}
 		var options []core.Option
@@ -46,15 +45,15 @@ func TestScript(t *testing.T) {
 			options = append(options, core.Ban(c.levels...))
 		}
 		if got, want := flat(printed), flat(sent(t, options)); got != want {
-			t.Errorf("%v: printed\n%s\nsent\n%s", c.args, got, want)
+			t.Errorf("%v: got the script\n%s\nwant the script that a client sends\n%s", c.args, got, want)
 		}
 		if !strings.HasSuffix(printed, "\nreturn reply\n") {
-			t.Errorf("%v: the last line is not at the margin: %q", c.args, printed[len(printed)-40:])
+			t.Errorf("%v: got the end %q, want the last line without indentation", c.args, printed[len(printed)-40:])
 		}
 	}
 }
 
-// flat returns text without the white space at the beginnings and ends of lines.
+// flat removes the white space at the beginnings and ends of lines.
 func flat(text string) string {
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	for i := range lines {
@@ -63,7 +62,7 @@ func flat(text string) string {
 	return strings.Join(lines, "\n")
 }
 
-// sent returns the script that a client is sent for a limiter with options.
+// sent returns the script that a client sends for a limiter with these options.
 func sent(t *testing.T, options []core.Option) string {
 	t.Helper()
 	client := redisclient.New(t, &redis.Options{})
@@ -73,7 +72,7 @@ func sent(t *testing.T, options []core.Option) string {
 	return seen.script
 }
 
-// A seen is a server that knows no script, and keeps what it is sent.
+// A seen is a hook in place of a server. It knows no script, and keeps the first script that it receives.
 type seen struct{ script string }
 
 type noScriptError struct{}
@@ -95,7 +94,7 @@ func (s *seen) ProcessHook(redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// TestBatchScripts checks that the other forms are scripts of their own.
+// TestBatchScripts checks that each form has a different script, and that invalid arguments are refused.
 func TestBatchScripts(t *testing.T) {
 	t.Parallel()
 	texts := map[string]bool{}
@@ -107,11 +106,11 @@ func TestBatchScripts(t *testing.T) {
 		texts[text] = true
 	}
 	if len(texts) != 3 {
-		t.Errorf("%d scripts, want 3", len(texts))
+		t.Errorf("got %d different scripts, want 3", len(texts))
 	}
 	for _, args := range [][]string{{}, {"token_bucket"}, {"-for", "nothing", "token_bucket 1/1s"}, {"-ban", "x", "token_bucket 1/1s"}} {
 		if text, err := script(args); err == nil {
-			t.Errorf("%q: no error, but %d bytes", args, len(text))
+			t.Errorf("%q: got no error and %d bytes, want an error", args, len(text))
 		}
 	}
 }

@@ -14,11 +14,12 @@ import (
 	"strings"
 )
 
-// A function is one of the library, with its file; both as seen from the module's root.
+// A function is a function of the library, and its file relative to the module's root.
 type function struct{ file, name string }
 
-// instrument writes a copy of each file of the library to dir, in which each function with a name first calls
-// trace.Enter with its number. It returns the functions in the order of their numbers, and the file for -overlay.
+// instrument writes a copy of each file of the library to dir. In the copy, each named function first calls
+// trace.Enter with its number. instrument returns the functions in the order of their numbers, and the file for
+// -overlay.
 func instrument(dir string) (functions []function, overlay string, err error) {
 	replace := make(map[string]string)
 	err = library(os.DirFS("."), func(name string, text []byte) error {
@@ -47,8 +48,8 @@ func instrument(dir string) (functions []function, overlay string, err error) {
 	return functions, overlay, os.WriteFile(overlay, text, 0o600)
 }
 
-// addCalls returns the text of a file with a call of trace.Enter at the beginning of each function, or nil if the file
-// has none. It appends the functions to all.
+// addCalls returns the text of a file with a call of trace.Enter at the beginning of each function. It returns nil
+// if the file has no functions. It appends the functions to all.
 func addCalls(name string, text []byte, all *[]function) ([]byte, error) {
 	files := token.NewFileSet()
 	file, err := parser.ParseFile(files, name, text, parser.SkipObjectResolution)
@@ -80,7 +81,7 @@ func addCalls(name string, text []byte, all *[]function) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// receiver returns the name of the type of a method and a dot.
+// receiver returns the name of a method's type, followed by a dot.
 func receiver(f *ast.FuncDecl) string {
 	if f.Recv == nil {
 		return ""
@@ -102,7 +103,7 @@ func receiver(f *ast.FuncDecl) string {
 	}
 }
 
-// library calls visit with each file of Go and Lua in the library, except tests, tools and demonstrations.
+// library calls visit with each Go and Lua file of the library, except tests, tools and demonstrations.
 func library(root fs.FS, visit func(name string, text []byte) error) error {
 	return fs.WalkDir(root, ".", func(name string, entry fs.DirEntry, err error) error {
 		base := path.Base(name)
@@ -126,5 +127,5 @@ func library(root fs.FS, visit func(name string, text []byte) error) error {
 	})
 }
 
-// aside are the folders of an internal folder that are not the library.
+// aside has the subfolders of internal folders that are not part of the library.
 var aside = map[string]bool{"demo": true, "suite": true, "testkit": true, "tools": true}

@@ -1,20 +1,21 @@
-// Weight reports how large the library is and how far a reader goes to follow four of its operations. Nothing fails by it.
+// Weight reports how large the library is, and how far a reader has to go to follow four of its operations. It is
+// a report and no check: nothing fails because of its numbers.
 //
 //	go run ./internal/tools/weight
 //
 // It first prints the lines of code of each package: Go and Lua, without comments and tests. Then it runs each path
-// against an in-process Redis, in a copy of the library that records each function it enters (functions without a name
-// count as part of the one that contains them), and prints
+// against an in-process Redis, in a copy of the library that records each function it enters. Functions without a name
+// count as part of the function that contains them. For each path, it prints
 //
 //	functions  how many different functions the path enters
-//	files      how many different files have them
-//	switches   how often the next function is in another file than the one before; the first counts, too
-//	returns    how many of the switches go to a file that has been seen before
+//	files      how many different files contain these functions
+//	switches   how often a function is in another file than the previous one, including the first
+//	returns    how many of the switches go to a file that was visited before
 //
-// for the whole library, and for each package as if the others were not there. Goroutines are read one after the other,
-// in the order in which they first enter a function, because how they take turns differs from run to run. What happens
-// in the background still differs, so each number is the median of several runs, and where runs differ the least and the
-// greatest follow it.
+// for the whole library, and for each package as if the others did not exist. Goroutines are read one after the other,
+// in the order in which they first enter a function, because the order in which they run differs from run to run. What
+// happens in the background still differs, so each number is the median of several runs. If the runs differ, the
+// smallest and the largest number follow it.
 package main
 
 import (
@@ -38,7 +39,7 @@ const (
 	runs   = 9 // of each path
 )
 
-// paths are the operations, by the names that the program in path knows them by.
+// paths are the operations, by the names under which the program in path knows them.
 var paths = []struct{ name, title string }{
 	{"allow", "Allow"},
 	{"reserve", "Reserve and Settle"},
@@ -100,8 +101,8 @@ func run() error {
 	return out.Flush()
 }
 
-// rooms returns the lines of code of each package of the library, with those of the files in folders without Go, such as
-// Lua, counted for the package above.
+// rooms returns the lines of code of each package of the library. Files in folders without Go, such as Lua, are
+// counted for the package that contains the folder.
 func rooms(root fs.FS) (map[string]int, error) {
 	lines := make(map[string]int)
 	err := library(root, func(name string, text []byte) error {
@@ -124,7 +125,7 @@ func hasGo(root fs.FS, dir string) bool {
 	return len(found) > 0
 }
 
-// goLines returns how many lines of Go have more than a comment.
+// goLines counts the lines of Go that contain more than a comment.
 func goLines(text []byte) int {
 	files := token.NewFileSet()
 	f := files.AddFile("", -1, len(text))
@@ -136,7 +137,7 @@ func goLines(text []byte) int {
 		switch {
 		case tok == token.EOF:
 			return len(lines)
-		case tok == token.SEMICOLON && literal == "\n": // not written
+		case tok == token.SEMICOLON && literal == "\n": // inserted by the scanner
 			continue
 		}
 		for i := range 1 + strings.Count(literal, "\n") {
@@ -145,7 +146,8 @@ func goLines(text []byte) int {
 	}
 }
 
-// luaLines does the same for the library's Lua. It has no comments of several lines, and "---" declares something.
+// luaLines counts the lines of Lua in the same way. The library's Lua has no multi-line comments, and "---" begins a
+// declaration.
 func luaLines(text string) (n int) {
 	for line := range strings.Lines(text) {
 		if line = strings.TrimSpace(line); line != "" && (!strings.HasPrefix(line, "--") || strings.HasPrefix(line, "---")) {
@@ -155,7 +157,7 @@ func luaLines(text string) (n int) {
 	return n
 }
 
-// command returns what a program prints.
+// command runs a program, and returns what it prints.
 func command(name string, args ...string) (string, error) {
 	cmd := exec.Command(name, args...)
 	var problem strings.Builder

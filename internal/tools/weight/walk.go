@@ -9,19 +9,19 @@ import (
 	"strings"
 )
 
-// A walk counts how far a reader goes who follows a path: its functions, files, switches and returns.
+// A walk has four numbers for a path: the functions, files, switches and returns of somebody who reads along it.
 type walk [4]int
 
-// An entry is a function that a goroutine entered.
+// An entry records that a goroutine entered a function.
 type entry struct {
 	goroutine int64
 	function
 }
 
-// read returns the entries that the program of a path printed, one goroutine after the other.
+// read parses the entries that the program of a path printed, and sorts them by goroutine.
 func read(text string, functions []function) ([]entry, error) {
 	var entered []entry
-	order := make(map[int64]int) // of the goroutines
+	order := make(map[int64]int) // of the goroutines' first entries
 	for line := range strings.Lines(text) {
 		var e entry
 		var number int
@@ -38,7 +38,7 @@ func read(text string, functions []function) ([]entry, error) {
 	return entered, nil
 }
 
-// walks returns the walk through all packages, as "", and that through each of them.
+// walks returns the walk through all packages, under the name "", and the walk through each package.
 func walks(entered []entry) map[string]walk {
 	byPackage := map[string][]entry{"": entered}
 	for _, e := range entered {
@@ -69,7 +69,7 @@ func newWalk(entered []entry) (w walk) {
 	return w
 }
 
-// common returns the names of the walks that most runs have, in order.
+// common returns the sorted names of the walks that at least half of the runs have.
 func common(runs []map[string]walk) []string {
 	count := make(map[string]int)
 	for _, r := range runs {
@@ -81,7 +81,7 @@ func common(runs []map[string]walk) []string {
 	return slices.Sorted(maps.Keys(count))
 }
 
-// summary returns the median of each figure of a walk, with the least and the greatest unless all runs have the same.
+// summary returns the median of each number of a walk. The smallest and the largest follow it if the runs differ.
 func summary(runs []map[string]walk, name string) (figures []string) {
 	for i := range (walk{}) {
 		var values []int

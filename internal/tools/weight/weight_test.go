@@ -7,6 +7,8 @@ import (
 	"testing/fstest"
 )
 
+// TestRooms counts the lines of a small library. Comments, tests, tools and examples must not count, and Lua counts
+// for the package above it.
 func TestRooms(t *testing.T) {
 	t.Parallel()
 	code := func(text string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(text)} }
@@ -24,10 +26,11 @@ func TestRooms(t *testing.T) {
 	})
 	want := map[string]int{"core": 8, "core/guard/adapter": 1, "internal/algorithm": 4, "grpc": 1}
 	if err != nil || !maps.Equal(got, want) {
-		t.Errorf("%v, %v, want %v", got, err, want)
+		t.Errorf("got %v, %v, want %v", got, err, want)
 	}
 }
 
+// TestAddCalls checks that the calls are added without moving any line, and to methods and named functions only.
 func TestAddCalls(t *testing.T) {
 	t.Parallel()
 	const before = "// Package a is one.\npackage a // here\n\nimport \"fmt\"\n\n" +
@@ -38,15 +41,15 @@ func TestAddCalls(t *testing.T) {
 	all := []function{{"other.go", "f"}}
 	got, err := addCalls("a.go", []byte(before), &all)
 	if err != nil || string(got) != after {
-		t.Errorf("%s\n%v, want\n%s", got, err, after)
+		t.Errorf("got %s\n%v, want\n%s", got, err, after)
 	}
 	if want := []function{{"other.go", "f"}, {"a.go", "m.f"}, {"a.go", "g"}}; !slices.Equal(all, want) {
-		t.Errorf("functions: %v, want %v", all, want)
+		t.Errorf("got functions %v, want %v", all, want)
 	}
 }
 
-// TestWalks has a path of two goroutines that take turns: the first goes a/a.go, b/b.go, a/a.go, and the second
-// b/b.go, b/c.go.
+// TestWalks reads a path of two goroutines that take turns. The first one visits a/a.go, b/b.go and a/a.go, and the
+// second one b/b.go and b/c.go.
 func TestWalks(t *testing.T) {
 	t.Parallel()
 	functions := []function{{"a/a.go", "f"}, {"b/b.go", "g"}, {"b/c.go", "h"}, {"a/a.go", "i"}}
@@ -56,20 +59,21 @@ func TestWalks(t *testing.T) {
 	}
 	want := map[string]walk{"": {4, 3, 5, 2}, "a": {2, 1, 1, 0}, "b": {2, 2, 3, 1}}
 	if got := walks(entered); !maps.Equal(got, want) {
-		t.Errorf("functions, files, switches, returns: %v, want %v", got, want)
+		t.Errorf("got functions, files, switches and returns %v, want %v", got, want)
 	}
 	if _, err := read("7\n", functions); err == nil {
-		t.Error("no error for a line with one number")
+		t.Error("got no error for a line with one number, want one")
 	}
 }
 
+// TestSummary checks the median and the range of three runs, and that a walk of only one run is left out.
 func TestSummary(t *testing.T) {
 	t.Parallel()
 	runs := []map[string]walk{{"": {3, 1}}, {"": {1, 1}, "rare": {1}}, {"": {2, 1}}}
 	if got, want := common(runs), []string{""}; !slices.Equal(got, want) {
-		t.Errorf("walks that most runs have: %q, want %q", got, want)
+		t.Errorf("got common walks %q, want %q", got, want)
 	}
 	if got, want := summary(runs, ""), []string{"2 (1-3)", "1", "0", "0"}; !slices.Equal(got, want) {
-		t.Errorf("%q, want %q", got, want)
+		t.Errorf("got summary %q, want %q", got, want)
 	}
 }

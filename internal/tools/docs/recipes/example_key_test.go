@@ -19,7 +19,7 @@ func Example_behindProxy() {
 	lim := core.MustNew(rdb, "api", core.TokenBucket(core.PerMinute(2)))
 	key := keyfunc.FirstOf(
 		keyfunc.APIKey("X-API-Key", keyfunc.Known(isIssued)),
-		keyfunc.IP(keyfunc.TrustedProxies("192.0.2.0/24"))) // the addresses of your proxies
+		keyfunc.IP(keyfunc.TrustedProxies("192.0.2.0/24"))) // your proxies' addresses
 	handler := httplimit.Middleware(lim, key)(mux)
 
 	for _, client := range []string{"X-API-Key: key-1", "X-API-Key: invented-1", "X-API-Key: invented-2", "X-API-Key: invented-3"} {
@@ -34,7 +34,7 @@ func Example_behindProxy() {
 	// another address: 200
 }
 
-// A user is what authentication finds out. It is counted by its name.
+// A user is the result of authentication. Its name is the key that is limited.
 type user struct {
 	name string
 	paid bool
@@ -43,17 +43,17 @@ type user struct {
 
 func (u user) String() string { return u.name }
 
-// userKey is where authenticate stores the user.
+// userKey is the context key under which authenticate stores the user.
 type userKey struct{}
 
 func authenticate(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		u := userOf(r) // of its session or token
+		u := userOf(r) // from the session or the token
 		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), userKey{}, u)))
 	})
 }
 
-// userOf trusts what the client says.
+// userOf stands for real authentication, and trusts what the client says.
 func userOf(r *http.Request) user {
 	return user{r.Header.Get("User"), r.Header.Get("User") == "bob", "acme"}
 }

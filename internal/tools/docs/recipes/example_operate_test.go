@@ -18,7 +18,7 @@ import (
 	httplimit "github.com/redislimit/redislimit/nethttp"
 )
 
-// writeError writes errors as all others of this API.
+// writeError writes an error in the same form as all other errors of this API.
 func writeError(w http.ResponseWriter, status int, code string, retryAfter time.Duration) {
 	type apiError struct {
 		Code       string `json:"code"`
@@ -61,7 +61,7 @@ func Example_partner() {
 	defer partner.Close()
 
 	lim := core.MustNew(rdb, "partner", core.TokenBucket(core.PerMinute(100), core.Burst(1)), core.Ban())
-	account := func(*http.Request) string { return "our-account" } // by which the partner counts
+	account := func(*http.Request) string { return "our-account" } // the account that the partner limits
 	client := &http.Client{
 		Transport: httplimit.Transport(lim, account, httplimit.Retries(2)),
 		Timeout:   10 * time.Second,
@@ -76,14 +76,14 @@ func Example_partner() {
 		}
 		_ = response.Body.Close()
 		fmt.Println(response.Status)
-		client.Timeout = 100 * time.Millisecond // less than the 600 ms to wait
+		client.Timeout = 100 * time.Millisecond // less than the wait of 600 ms
 	}
 	// Output:
 	// 200 OK
 	// timeout: true
 }
 
-// page is the application's.
+// page stands for the application's function.
 func page(string, error) {}
 
 func Example_pager() {

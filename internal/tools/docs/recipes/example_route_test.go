@@ -15,11 +15,11 @@ import (
 	httplimit "github.com/redislimit/redislimit/nethttp"
 )
 
-// Example_worker shows that no burst leaves at the start: 4 jobs take at least 3 times 50 ms.
+// Example_worker shows that the jobs do not begin with a burst: 4 jobs take at least 3 times 50 ms.
 func Example_worker() {
 	var left []time.Time
 	do := func(string) { left = append(left, time.Now()) }
-	server, err := embedded.Start() // a Redis whose clock goes on
+	server, err := embedded.Start() // a Redis whose clock runs
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -32,7 +32,7 @@ func Example_worker() {
 	work := func(ctx context.Context, jobs <-chan string) error {
 		for job := range jobs {
 			if _, err := lim.Wait(ctx, "provider"); err != nil {
-				return err // ctx has ended, or Redis is away and the limiter has FailClosed
+				return err // ctx ended, or Redis is unavailable and the limiter has FailClosed
 			}
 			do(job)
 		}

@@ -23,7 +23,7 @@ func Example_off() {
 	mux := newMux()
 	lim := core.MustNew(rdb, "switched", core.FixedWindow(core.PerMinute(1)))
 
-	var off atomic.Bool // set by your flag, or by a page of yours
+	var off atomic.Bool // set by your feature flag or admin page
 	handler := httplimit.Middleware(lim, keyfunc.IP(),
 		guard.Skip(func(keyfunc.Request) bool { return off.Load() }))(mux)
 
@@ -44,7 +44,7 @@ func Example_exempt() {
 
 	office := netip.MustParsePrefix("2001:db8:1::/48")
 	proxies := keyfunc.TrustedProxies("192.0.2.0/24")
-	address := keyfunc.IP(proxies, keyfunc.IPv6Prefix(128)) // one address, not its /64
+	address := keyfunc.IP(proxies, keyfunc.IPv6Prefix(128)) // a single address instead of its /64
 	exempt := guard.Skip(func(r keyfunc.Request) bool {
 		key, _ := address(r)
 		client, err := netip.ParseAddr(strings.TrimPrefix(key, "ip:"))
@@ -68,17 +68,17 @@ func Example_mostlyUsed() {
 	mail := func(user string) { fmt.Println("a mail to", user) }
 
 	quota := core.MustNew(rdb, "quota", core.FixedWindow(core.PerDay(10), core.Aligned()))
-	told := core.MustNew(rdb, "told", core.FixedWindow(core.PerDay(1), core.Aligned()), core.FailClosed())
-	tell := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	notified := core.MustNew(rdb, "notified", core.FixedWindow(core.PerDay(1), core.Aligned()), core.FailClosed())
+	notify := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if res, ok := httplimit.Result(r.Context()); ok && res.Remaining <= res.Limit/5 {
 			name := r.Context().Value(userKey{}).(user).name
-			if first, err := told.Allow(r.Context(), name); err == nil && first.Allowed {
+			if first, err := notified.Allow(r.Context(), name); err == nil && first.Allowed {
 				mail(name)
 			}
 		}
 		mux.ServeHTTP(w, r)
 	})
-	handler := authenticate(httplimit.Middleware(quota, keyfunc.User(userKey{}))(tell))
+	handler := authenticate(httplimit.Middleware(quota, keyfunc.User(userKey{}))(notify))
 
 	for range 12 {
 		show(get(handler, "/", "User: carol"), "X-RateLimit-Remaining")
@@ -102,11 +102,11 @@ func Example_mostlyUsed() {
 func Example_costBySize() {
 	mux := newMux()
 
-	const most = 10 << 20 // bytes of a body
+	const most = 10 << 20 // the largest body, in bytes
 	lim := core.MustNew(rdb, "kibibytes", core.TokenBucket(core.PerMinute(20_000)))
 	size := guard.Cost(func(r keyfunc.Request) int64 {
 		n := r.Unwrap().(*http.Request).ContentLength
-		if n < 0 || n > most { // not known, or refused
+		if n < 0 || n > most { // unknown, or a body that is refused
 			n = most
 		}
 		return 1 + n>>10
@@ -128,7 +128,7 @@ func Example_costBySize() {
 
 func Example_tokensAndRequests() {
 	tokensOf := func(*http.Request) int64 { return 400 } // an estimate
-	usedBy := func(response *http.Response) int64 {      // of the answer's header, or what you count
+	usedBy := func(response *http.Response) int64 {      // from a response header, or by your own count
 		var n int64
 		_, _ = fmt.Sscan(response.Header.Get("Tokens-Used"), &n)
 		return n
@@ -137,14 +137,14 @@ func Example_tokensAndRequests() {
 	defer api.Close()
 	const model = "a-model"
 
-	account := func(*http.Request) string { return model } // by which the API counts
+	account := func(*http.Request) string { return model } // the API limits requests by model
 	requests := core.MustNew(rdb, "model-requests", core.TokenBucket(core.PerMinute(3)), core.Ban())
 	tokens := core.MustNew(rdb, "model-tokens", core.TokenBucket(core.PerMinute(1000)), core.Ban())
 	client := &http.Client{Timeout: time.Minute, Transport: httplimit.Transport(tokens, account,
 		httplimit.Cost(tokensOf), httplimit.CostAfter(usedBy), httplimit.Retries(2),
 		httplimit.Base(httplimit.Transport(requests, account)))}
 
-	client.Timeout = time.Second // in the example Redis's clock stands
+	client.Timeout = time.Second // in this example, Redis's clock stands still
 	for range 4 {
 		r, _ := http.NewRequestWithContext(context.Background(), http.MethodPost, api.URL, http.NoBody)
 		response, err := client.Do(r)
@@ -172,7 +172,7 @@ func Example_unblock() {
 	lim := core.MustNew(rdb, "unblocked", core.FixedWindow(core.PerHour(1)), core.Ban(24*time.Hour))
 
 	unblock := func(ctx context.Context, name string) error {
-		key := keyfunc.ForUser(name) // as the middleware counts
+		key := keyfunc.ForUser(name) // the key that the middleware uses
 		return errors.Join(lim.Reset(ctx, key), lim.Unblock(ctx, key))
 	}
 
@@ -201,7 +201,7 @@ func Example_shutdown() {
 	go func() { served <- server.Serve(listener) }()
 
 	stop := func(ctx context.Context) error {
-		return errors.Join(server.Shutdown(ctx), lim.Close()) // in this order; the client is closed last
+		return errors.Join(server.Shutdown(ctx), lim.Close()) // in this order; close the client last
 	}
 
 	fmt.Println(stop(context.Background()), <-served)

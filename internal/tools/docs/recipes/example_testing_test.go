@@ -11,16 +11,17 @@ import (
 	httplimit "github.com/redislimit/redislimit/nethttp"
 )
 
-// newService is a service that takes its limiter from outside.
+// newService returns a service that uses the given limiter.
 func newService(lim *core.Limiter) http.Handler {
 	return httplimit.Middleware(lim, keyfunc.IP())(newMux())
 }
 
-// limits are those of the service, in production and in tests.
+// limits returns the limits of the service, which production and tests share.
 func limits() core.Option {
 	return core.Options(core.TokenBucket(core.PerMinute(2)), core.FailClosed())
 }
 
+// TestLimited shows how to test a limited service without Redis and without waiting.
 func TestLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lim, err := core.NewMemory("api", limits())
@@ -30,12 +31,12 @@ func TestLimited(t *testing.T) {
 		handler := newService(lim)
 		for i, want := range []int{200, 200, 429} {
 			if got := get(handler, "/").Code; got != want {
-				t.Errorf("request %d: %d, want %d", i+1, got, want)
+				t.Errorf("request %d: got %d, want %d", i+1, got, want)
 			}
 		}
-		time.Sleep(30 * time.Second) // takes no time, in a bubble of synctest
+		time.Sleep(30 * time.Second) // takes no real time in a synctest bubble
 		if got := get(handler, "/").Code; got != http.StatusOK {
-			t.Errorf("after 30 s: %d", got)
+			t.Errorf("after 30 s: got %d, want 200", got)
 		}
 	})
 }

@@ -15,7 +15,7 @@ var month = core.FixedWindow(core.PerMonth(10_000), core.In("Europe/Berlin"), co
 
 var errNotKnown = errors.New("the usage is not known at the moment")
 
-// usage says how much of a customer's month is used, and when the next month begins.
+// usage returns how much a customer has used this month, and when the next month begins.
 func usage(ctx context.Context, lim *core.Limiter, customer string) (string, error) {
 	res, err := lim.Peek(ctx, customer)
 	switch {
@@ -23,7 +23,7 @@ func usage(ctx context.Context, lim *core.Limiter, customer string) (string, err
 		return "", errNotKnown
 	case err != nil:
 		return "", err
-	case res.Source == core.SourceNone || res.Source == core.SourceFallback: // Redis, which has the count, did not answer
+	case res.Source == core.SourceNone || res.Source == core.SourceFallback: // the count is in Redis, which did not answer
 		return "", errNotKnown
 	}
 	_, resets, _ := month.WindowAt(res.At)
@@ -46,7 +46,8 @@ func Example_usage() {
 	// 0 of 10000 used, resets on 1 January at 00:00 <nil>
 }
 
-// In an outage each process only knows what it has counted itself, or nothing. No policy makes the page show that nothing is used.
+// In an outage, a process knows only its own counts, or none. With every policy, usage must return an error instead of
+// showing that nothing is used.
 func Example_usageInOutage() {
 	ctx := context.Background()
 	away := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", DialerRetries: 1})

@@ -1,5 +1,5 @@
-// Package recipes has the code that docs/recipes.md shows, as Examples that run against
-// an embedded Redis.
+// Package recipes has the code that docs/recipes.md shows. The code is in Examples, which run against an embedded
+// Redis.
 package recipes_test
 
 import (
@@ -19,7 +19,7 @@ import (
 	"github.com/redislimit/redislimit/internal/demo/embedded"
 )
 
-// rdb is the Redis of all Examples. Its clock stands, so that nothing is refilled.
+// rdb is the Redis client of all Examples. The server's clock stands still, so that no units are refilled.
 var rdb *redis.Client
 
 func TestMain(m *testing.M) {
@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	slog.SetDefault(slog.New(slog.DiscardHandler)) // some Examples are about outages and mistakes
+	slog.SetDefault(slog.New(slog.DiscardHandler)) // some Examples cause outages and errors, which are logged
 	server.SetTime(time.Unix(1_800_000_000, 0))
 	rdb = redis.NewClient(&redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: true})
 	status := m.Run()
@@ -41,7 +41,7 @@ func TestMain(m *testing.M) {
 	os.Exit(status)
 }
 
-// show prints the status of an answer, and some of its headers.
+// show prints the status of a response and some of its headers.
 func show(w *httptest.ResponseRecorder, headers ...string) {
 	line := fmt.Sprint(w.Code)
 	for _, name := range headers {
@@ -50,14 +50,14 @@ func show(w *httptest.ResponseRecorder, headers ...string) {
 	fmt.Println(line)
 }
 
-// newMux serves what the recipes limit.
+// newMux returns the handler that the recipes limit.
 func newMux() *http.ServeMux {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, "hello") })
 	return mux
 }
 
-// send sends a request from 192.0.2.1, with headers such as "X-Api-Key: key-1".
+// send sends a request from 192.0.2.1. Each header is written like "X-Api-Key: key-1".
 func send(h http.Handler, method, path, body string, headers ...string) *httptest.ResponseRecorder {
 	r := httptest.NewRequestWithContext(context.Background(), method, path, strings.NewReader(body))
 	for _, header := range headers {

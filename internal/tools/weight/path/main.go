@@ -1,6 +1,6 @@
-// Path runs one operation of the library and prints which functions it entered: a line for each entry, with the numbers
-// of the goroutine and of the function. Weight builds it from an instrumented copy of the library and starts it with the
-// name of the operation.
+// Path runs one operation of the library and prints which functions it entered. It prints a line for each entry, with
+// the numbers of the goroutine and of the function. Weight builds this program with an instrumented copy of the library,
+// and starts it with the name of the operation.
 package main
 
 import (
@@ -27,7 +27,7 @@ func main() {
 	}
 }
 
-// patience bounds each wait for something that happens beside the operation.
+// patience is the longest wait for something that happens in the background.
 const patience = 20 * time.Second
 
 func run(name string) error {
@@ -39,12 +39,12 @@ func run(name string) error {
 	client := redis.NewClient(&redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: true})
 	opts := []core.Option{
 		core.TokenBucket(core.PerHour(1_000_000)), core.Logger(slog.New(slog.DiscardHandler)),
-		core.Timeout(time.Minute), // calls share a timer, which shall not be renewed during the operation
+		core.Timeout(time.Minute), // calls share a timer, which must not be renewed during the operation
 	}
 	ended := make(chan struct{}, 1)
 	switch name {
 	case "lease":
-		opts = append(opts, core.Lease(time.Second)) // which does not end during the operation
+		opts = append(opts, core.Lease(time.Second)) // the lease must not end during the operation
 	case "outage":
 		opts = append(opts, core.Observe(func(_ context.Context, e core.Event) {
 			if e.Kind == core.EventFallbackOff {
@@ -80,7 +80,7 @@ func run(name string) error {
 	case "allow":
 	case "reserve":
 		warm, operation = reserve, reserve
-	case "lease": // a lease is taken for a key that is used often enough
+	case "lease": // decide until the key is used so often that it gets a lease
 		operation = allow(core.SourceLease)
 		warm = func() error {
 			for begun := time.Now(); operation() != nil; {
@@ -90,7 +90,7 @@ func run(name string) error {
 			}
 			return nil
 		}
-	case "outage": // the server stops, two decisions are made without it, it returns, and decides again
+	case "outage": // stop the server, make two decisions without it, start it, and wait until it decides again
 		operation = func() error {
 			server.Close()
 			if err := cmp.Or(allow(core.SourceFallback)(), allow(core.SourceFallback)(), server.Restart()); err != nil {
@@ -109,7 +109,7 @@ func run(name string) error {
 	if err := errors.Join(warm(), warm()); err != nil {
 		return err
 	}
-	time.Sleep(100 * time.Millisecond) // background work of the warm-up ends
+	time.Sleep(100 * time.Millisecond) // time for the background work of the warm-up to end
 	trace.Start()
 	err = operation()
 	out := bufio.NewWriter(os.Stdout)

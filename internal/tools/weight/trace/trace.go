@@ -10,10 +10,10 @@ import (
 	"sync/atomic"
 )
 
-// An Entry says that a goroutine entered a function.
+// An Entry records that a goroutine entered a function.
 type Entry struct {
 	Goroutine int64
-	Function  int // its number, which Enter was called with
+	Function  int // the number that Enter was called with
 }
 
 var (
@@ -22,7 +22,7 @@ var (
 	entries   []Entry
 )
 
-// Enter records that the calling goroutine entered a function, if a recording goes on.
+// Enter records that the calling goroutine entered a function, if a recording is running.
 func Enter(function int) {
 	if !recording.Load() {
 		return
@@ -36,7 +36,7 @@ func Enter(function int) {
 // Start begins a recording.
 func Start() { recording.Store(true) }
 
-// Stop ends the recording and returns its entries, in the order in which they happened.
+// Stop ends the recording, and returns its entries in the order in which they happened.
 func Stop() []Entry {
 	recording.Store(false)
 	mutex.Lock()
@@ -44,7 +44,8 @@ func Stop() []Entry {
 	return entries
 }
 
-// goroutine returns the number of the calling goroutine. The runtime only prints it, as "goroutine 7 [running]:".
+// goroutine returns the number of the calling goroutine. The runtime reveals it only in text such as
+// "goroutine 7 [running]:".
 func goroutine() int64 {
 	var text [32]byte
 	fields := bytes.Fields(text[:runtime.Stack(text[:], false)])

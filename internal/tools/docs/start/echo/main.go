@@ -1,4 +1,4 @@
-// Command echo is the README's program for Echo.
+// Command echo is the program for Echo in the README.
 package main
 
 import (

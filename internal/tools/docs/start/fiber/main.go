@@ -1,4 +1,4 @@
-// Command fiber is the README's program for Fiber.
+// Command fiber is the program for Fiber in the README.
 package main
 
 import (

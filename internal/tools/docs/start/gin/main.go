@@ -1,4 +1,4 @@
-// Command gin is the README's program for Gin.
+// Command gin is the program for Gin in the README.
 package main
 
 import (

@@ -1,4 +1,4 @@
-// Command nethttp is the README's first program.
+// Command nethttp is the first program in the README.
 package main
 
 import (

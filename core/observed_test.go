@@ -15,8 +15,8 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/permits"
 )
 
-// heard returns an option that stores the events of one kind.
-func heard(kind core.EventKind, events *[]core.Event) core.Option {
+// appendEvents returns an option that appends the events of one kind to events.
+func appendEvents(kind core.EventKind, events *[]core.Event) core.Option {
 	return core.Observe(func(_ context.Context, e core.Event) {
 		if e.Kind == kind {
 			*events = append(*events, e)
@@ -24,8 +24,9 @@ func heard(kind core.EventKind, events *[]core.Event) core.Option {
 	})
 }
 
-// TestCancelIsTold has each way to end a Reservation or a Permit: the observer hears of those that give back all of its units, once.
-func TestCancelIsTold(t *testing.T) {
+// TestCancelIsObserved ends a Reservation and a Permit in each way: an observer must receive one EventCancel if all of the units
+// are given back, and otherwise none.
+func TestCancelIsObserved(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	for name, c := range map[string]struct {
@@ -44,13 +45,13 @@ func TestCancelIsTold(t *testing.T) {
 	} {
 		for _, take := range []func(*core.Limiter, context.Context, string, int64) (*permits.Any, error){permits.Acquire, permits.Reserve} {
 			var events []core.Event
-			lim := core.MustNewMemory("test", core.FixedWindow(core.PerDay(5)), core.InFlight(5), heard(core.EventCancel, &events))
+			lim := core.MustNewMemory("test", core.FixedWindow(core.PerDay(5)), core.InFlight(5), appendEvents(core.EventCancel, &events))
 			r, err := take(lim, ctx, "k", c.n)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if r.Permit != nil && name == "Settle of a part" {
-				continue // a Permit costs nothing, or all
+				continue // a Permit is charged entirely, or not at all
 			}
 			c.end(r)
 			var costs []int64
@@ -58,34 +59,34 @@ func TestCancelIsTold(t *testing.T) {
 				costs = append(costs, e.Cost)
 			}
 			if !slices.Equal(costs, c.want) {
-				t.Errorf("%s, a Permit %v: heard of %d units, want %d", name, r.Permit != nil, costs, c.want)
+				t.Errorf("%s, of a Permit %v: the canceled units in events are %d, want %d", name, r.Permit != nil, costs, c.want)
 			}
 		}
 	}
 }
 
-// TestWaitIsTold checks the EventWait of callers that wait for up to 5 s: it must say how long they
-// waited, and whether they gave up.
-func TestWaitIsTold(t *testing.T) {
+// TestWaitIsObserved checks the EventWait of callers that wait for up to 5 s: the event must say how long they waited, and
+// whether they were admitted.
+func TestWaitIsObserved(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		limit core.Limit
 		n     int64
-		after int // how many calls with the same cost come before
-		waits []time.Duration
+		after int             // how many calls with the same cost were made before
+		waits []time.Duration // the waits in events
 		err   error
 	}{
-		"admitted at once":        {core.TokenBucket(core.PerSecond(1), core.Burst(2)), 1, 1, []time.Duration{0}, nil},
-		"after a denial":          {core.TokenBucket(core.PerSecond(1), core.Burst(2)), 2, 1, []time.Duration{2 * time.Second}, nil},
-		"for a Delay":             {core.LeakyBucket(core.PerSecond(1), core.Burst(9)), 1, 3, []time.Duration{3 * time.Second}, nil},
-		"for a slot, until later": {core.InFlight(1), 1, 1, []time.Duration{5 * time.Second}, context.DeadlineExceeded},
-		"too long for it":         {core.TokenBucket(core.PerMinute(1), core.Burst(2)), 2, 1, []time.Duration{0}, context.DeadlineExceeded},
-		"never":                   {core.TokenBucket(core.PerMinute(1), core.Burst(2)), 3, 0, nil, core.ErrNeverAdmitted},
-		"not a cost":              {core.LeakyBucket(core.PerMinute(1)), -1, 0, nil, core.ErrInvalidCost},
+		"admitted at once":           {core.TokenBucket(core.PerSecond(1), core.Burst(2)), 1, 1, []time.Duration{0}, nil},
+		"after a denial":             {core.TokenBucket(core.PerSecond(1), core.Burst(2)), 2, 1, []time.Duration{2 * time.Second}, nil},
+		"for a Delay":                {core.LeakyBucket(core.PerSecond(1), core.Burst(9)), 1, 3, []time.Duration{3 * time.Second}, nil},
+		"for a slot that stays held": {core.InFlight(1), 1, 1, []time.Duration{5 * time.Second}, context.DeadlineExceeded},
+		"past the deadline":          {core.TokenBucket(core.PerMinute(1), core.Burst(2)), 2, 1, []time.Duration{0}, context.DeadlineExceeded},
+		"never":                      {core.TokenBucket(core.PerMinute(1), core.Burst(2)), 3, 0, nil, core.ErrNeverAdmitted},
+		"not a cost":                 {core.LeakyBucket(core.PerMinute(1)), -1, 0, nil, core.ErrInvalidCost},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			var events []core.Event
-			lim := core.MustNewMemory("test", c.limit, heard(core.EventWait, &events))
+			lim := core.MustNewMemory("test", c.limit, appendEvents(core.EventWait, &events))
 			defer func() { _ = lim.Close() }()
 			for range c.after {
 				if _, err := lim.Acquire(t.Context(), "k", c.n); err != nil {
@@ -99,36 +100,37 @@ func TestWaitIsTold(t *testing.T) {
 				defer func() { _ = r.Release(ctx) }()
 			}
 			if !errors.Is(err, c.err) || (err == nil) != (c.err == nil) {
-				t.Fatalf("%s: %v", name, err)
+				t.Fatalf("%s: got error %v, want %v", name, err, c.err)
 			}
 			var waits []time.Duration
 			for _, e := range events {
 				waits = append(waits, e.Took)
 				if e.Cost != c.n || e.Limiter != "test" || e.Result.Allowed != (err == nil) || !errors.Is(e.Err, c.err) {
-					t.Errorf("%s: heard of %+v", name, e)
+					t.Errorf("%s: observed %+v, want the cost %d and the error %v", name, e, c.n, c.err)
 				}
 			}
 			if !slices.Equal(waits, c.waits) {
-				t.Errorf("%s: heard of waits of %v, want %v", name, waits, c.waits)
+				t.Errorf("%s: observed waits of %v, want %v", name, waits, c.waits)
 			}
 		})
 	}
 }
 
-// TestLongWait checks that one warning is logged if calls without a deadline wait for more than a day.
+// TestLongWait checks that one warning is logged if calls without a deadline wait for more than a day. Such a wait is probably a
+// mistake: the limit is so small that the caller seems to hang.
 func TestLongWait(t *testing.T) {
 	t.Parallel()
 	const day = 24 * time.Hour
 	for name, c := range map[string]struct {
 		limit    core.Limit
-		deadline time.Duration // 0 without a deadline
-		lines    int
+		deadline time.Duration // of the callers; 0 without one
+		lines    int           // how many warnings are logged
 	}{
-		"a used-up window":    {core.FixedWindow(core.Per(1, 30*day)), 0, 1},
-		"a turn in a queue":   {core.LeakyBucket(core.Per(1, 30*day), core.Burst(9)), 0, 1},
-		"with a deadline":     {core.FixedWindow(core.Per(1, 30*day)), 40 * day, 0},
-		"no longer than that": {core.SlidingWindowLog(core.Per(1, day)), 0, 0},
-		"for a slot":          {core.InFlight(1), 0, 0},
+		"a used-up window":  {core.FixedWindow(core.Per(1, 30*day)), 0, 1},
+		"a turn in a queue": {core.LeakyBucket(core.Per(1, 30*day), core.Burst(9)), 0, 1},
+		"with a deadline":   {core.FixedWindow(core.Per(1, 30*day)), 40 * day, 0},
+		"a day":             {core.SlidingWindowLog(core.Per(1, day)), 0, 0},
+		"for a slot":        {core.InFlight(1), 0, 0},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			logger, logged := textLogger()
@@ -149,7 +151,7 @@ func TestLongWait(t *testing.T) {
 			}
 			time.Sleep(time.Minute)
 			if n := strings.Count(logged(), "waits for more than a day"); n != c.lines {
-				t.Errorf("%s: %d lines: %s", name, n, logged())
+				t.Errorf("%s: %d warnings are logged, want %d: %s", name, n, c.lines, logged())
 			}
 			cancel()
 			_ = first.Release(t.Context())
@@ -157,12 +159,12 @@ func TestLongWait(t *testing.T) {
 	}
 }
 
-// TestWaitNIsTold checks the EventWait of callers of Wait, which have no Reservation.
-func TestWaitNIsTold(t *testing.T) {
+// TestWaitNIsObserved checks the EventWait of callers of Wait, which have no Reservation.
+func TestWaitNIsObserved(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var events []core.Event
-		lim := core.MustNewMemory("test", core.TokenBucket(core.PerSecond(1), core.Burst(1)), heard(core.EventWait, &events))
+		lim := core.MustNewMemory("test", core.TokenBucket(core.PerSecond(1), core.Burst(1)), appendEvents(core.EventWait, &events))
 		for range 2 {
 			if _, err := lim.Wait(t.Context(), "k"); err != nil {
 				t.Fatal(err)
@@ -172,18 +174,17 @@ func TestWaitNIsTold(t *testing.T) {
 		time.AfterFunc(time.Second/2, cancel)
 		_, err := lim.Wait(ctx, "k")
 		if !errors.Is(err, context.Canceled) || len(events) != 3 {
-			t.Fatalf("%v; heard of %d waits", err, len(events))
+			t.Fatalf("got error %v and %d events, want Canceled and 3", err, len(events))
 		}
 		for i, want := range []time.Duration{0, time.Second, time.Second / 2} {
 			if e := events[i]; e.Took != want || e.Result.Allowed != (e.Err == nil) || (e.Err != nil) != (i == 2) {
-				t.Errorf("heard of %+v, want %v", e, want)
+				t.Errorf("observed %+v, want a wait of %v", e, want)
 			}
 		}
 	})
 }
 
-// deniedThenLost is a Redis that denies the first call, with a RetryAfter of one second, and fails at
-// all others.
+// deniedThenLost stands for a Redis that denies the first call, with a RetryAfter of one second, and fails for all others.
 type deniedThenLost struct{ calls int }
 
 func (d *deniedThenLost) Call(string, string, int64) (time.Duration, error) {
@@ -193,8 +194,8 @@ func (d *deniedThenLost) Call(string, string, int64) (time.Duration, error) {
 	return 0, errors.New("lost")
 }
 
-// TestFailedWaitHasNoResult checks a wait that fails after a denial: neither the caller nor the observer
-// may get the Result of the denial beside the error.
+// TestFailedWaitHasNoResult checks a wait that fails after a denial: neither the caller nor the observer may receive the Result of
+// the denial beside the error.
 func TestFailedWaitHasNoResult(t *testing.T) {
 	t.Parallel()
 	for name, wait := range map[string]func(ctx context.Context, lim *core.Limiter) (core.Result, error){
@@ -206,17 +207,17 @@ func TestFailedWaitHasNoResult(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			var events []core.Event
-			opts := []core.Option{core.TokenBucket(core.PerSecond(1)), core.Ban(time.Minute), heard(core.EventDecision, &events)}
+			opts := []core.Option{core.TokenBucket(core.PerSecond(1)), core.Ban(time.Minute), appendEvents(core.EventDecision, &events)}
 			lim, err := inside.Core.NewStub("test", opts, new(deniedThenLost))
 			if err != nil {
 				t.Fatal(err)
 			}
 			res, err := wait(t.Context(), lim)
 			if !errors.Is(err, core.ErrUnavailable) || !res.At.IsZero() {
-				t.Errorf("%s: %+v, %v", name, res, err)
+				t.Errorf("%s: got %+v, %v; want no Result and ErrUnavailable", name, res, err)
 			}
 			if n := len(events); n == 0 || events[n-1].Err == nil || !events[n-1].Result.At.IsZero() {
-				t.Errorf("%s: heard of %+v", name, events)
+				t.Errorf("%s: observed %+v, want the last event with an error and no Result", name, events)
 			}
 		})
 	}
