@@ -96,7 +96,7 @@ func (w *Watch) keyOf(parts []part) (string, error) {
 	for i, p := range parts {
 		at := slices.IndexFunc(kinds, func(k kind) bool { return k.By == p.By })
 		if at < 0 {
-			return "", fmt.Errorf("nothing is looked up by %.80q", p.By)
+			return "", fmt.Errorf("there is no LookUp with the label %.80q", p.By)
 		}
 		k := kinds[at]
 		if k.Value != "" && p.Value == "" {

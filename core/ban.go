@@ -62,7 +62,7 @@ func Ban(levels ...time.Duration) Option {
 
 func validBan(d time.Duration) bool { return d >= minBan && d <= maxBan }
 
-var errNoBan = errors.New("without the option Ban no key can be blocked: give it to all processes, as Ban() for this alone")
+var errNoBan = errors.New("no key can be blocked without the option Ban: give it to all processes; Ban() bans nobody by itself")
 
 // Block bans key for the duration d from now, in all processes. d is from a millisecond to a year.
 // If the key is banned already, its ban is replaced, so that it becomes longer or shorter. The

@@ -236,7 +236,7 @@ const (
 // XRateLimit|IETF.
 func Headers(sets HeaderSet) AnswerOption {
 	if sets == 0 || sets&^(XRateLimit|IETF) != 0 {
-		panic(fmt.Sprintf("guard: Headers(%d): allowed are XRateLimit, IETF and XRateLimit|IETF; for none there is NoHeaders", sets))
+		panic(fmt.Sprintf("guard: Headers(%d): allowed are XRateLimit, IETF and XRateLimit|IETF; for no headers, use NoHeaders()", sets))
 	}
 	return settings.NewAnswerOption("Headers", func(s *settings.Settings) { s.Headers.Sets = uint8(sets) })
 }

@@ -89,7 +89,7 @@ type RefusalError struct {
 
 func (r *RefusalError) Error() string {
 	if r.Last != nil && r.Last.Held {
-		return fmt.Sprintf("redislimit: what others hold was not given back in time (end each Permit and each Reservation, "+
+		return fmt.Sprintf("redislimit: units or slots that other callers hold were not given back in time (end each Permit and each Reservation, "+
 			"and close the body of each response): %v", context.DeadlineExceeded)
 	}
 	return fmt.Sprintf("redislimit: the call would have to wait %v: %v", r.Wait, context.DeadlineExceeded)

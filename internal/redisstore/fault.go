@@ -23,7 +23,7 @@ var (
 	ErrSentLate = errors.New("too many decisions are waiting in this process: this one was sent late")
 	// errHeldUp says that a decision was not sent because the server has not answered earlier ones.
 	// The server is at fault.
-	errHeldUp = errors.New("not sent: redis does not answer what was sent before")
+	errHeldUp = errors.New("not sent: redis has not answered the calls before it")
 	// errNotUp is the error of a decision that was not sent because its server is not up. doWhenUp
 	// makes the decision wait until the server is up, or known to be down.
 	errNotUp error = unsentError{health.ErrDown}

@@ -21,7 +21,7 @@ var storeNumber atomic.Uint64
 
 // ErrApart says that the limiters must decide one after the other. In most cases, the keys are or
 // may be on several servers. Together lists the other reasons.
-var ErrApart = errors.New("no script may have all these keys")
+var ErrApart = errors.New("no single script may use all these keys")
 
 // A Part is a call of one Store that is made together with calls of other Stores.
 type Part struct {

@@ -56,7 +56,7 @@ func (a Adapter[N, H]) New(lim *core.Limiter, key keyfunc.Func, opts ...guard.Op
 	alone := s.LimiterFor == nil && s.AlsoLimits == nil
 	switch {
 	case queue && s.WaitUpTo > 0:
-		panic(fmt.Sprintf("guard: WaitUpTo: limiter %q has a LeakyBucket, which has requests wait in its own queue: bound that by core.Burst", lim.Name()))
+		panic(fmt.Sprintf("guard: WaitUpTo: limiter %q has a LeakyBucket, whose own queue makes requests wait: bound their wait by core.Burst", lim.Name()))
 	case !units && s.CostAfter && alone:
 		panic(fmt.Sprintf("guard: CostAfter: no limit of limiter %q charges another cost later: InFlight has slots, "+
 			"and a LeakyBucket keeps its charge", lim.Name()))
@@ -65,7 +65,7 @@ func (a Adapter[N, H]) New(lim *core.Limiter, key keyfunc.Func, opts ...guard.Op
 			"give it a limit to count by", lim.Name()))
 	}
 	if s.Codes != "" && s.Codes != string(a) {
-		panic(fmt.Sprintf("%s: CountIf is that of %s: use guard.CountIf", a, s.Codes))
+		panic(fmt.Sprintf("%s: CountIf belongs to %s: use guard.CountIf", a, s.Codes))
 	}
 	g := &Guard{limiter: lim, key: key, peer: keyfunc.Peer(), settings: s}
 	g.addAlsoLimits()

@@ -59,8 +59,8 @@ func TestPanics(t *testing.T) {
 		`HeaderPrefix("` + strings.Repeat("x", 64):               func() { guard.HeaderPrefix(strings.Repeat("x", 64) + "-") },
 		"guard: NoHeaders and HeaderPrefix: choose one":          func() { mount(guard.NoHeaders(), guard.HeaderPrefix("X-")) },
 		"guard: HeaderPrefix and HeaderPrefix: give it":          func() { mount(guard.HeaderPrefix("X-"), guard.HeaderPrefix("Y-")) },
-		"HeaderPrefix: it is for XRateLimit, which":              func() { framework.NewAnswerer(guard.HeaderPrefix("X-"), guard.Headers(guard.IETF)) },
-		"guard: HeaderPrefix: it is for XRateLimit, ":            func() { mount(guard.HeaderPrefix("X-"), guard.Headers(guard.IETF)) },
+		"HeaderPrefix: it changes only the headers of XRateLimit, which":              func() { framework.NewAnswerer(guard.HeaderPrefix("X-"), guard.Headers(guard.IETF)) },
+		"guard: HeaderPrefix: it changes only the headers of XRateLimit, ":            func() { mount(guard.HeaderPrefix("X-"), guard.Headers(guard.IETF)) },
 		"OnDenied(nil)":                                          func() { other.OnDenied((func())(nil)) },
 		"OnError(nil)":                                           func() { framework.OnError(nil) },
 		"Key(nil)":                                               func() { framework.Key(nil) },
@@ -73,7 +73,7 @@ func TestPanics(t *testing.T) {
 			_, _ = adapter.Adapter[func(), func()]("otherlimit").ContextKey(func(context.Context, func()) (string, error) { return "called", nil })(callRequest{&call{}, nil})
 		},
 		"CountIf(nil): want a function":                               func() { framework.CountIf(nil) },
-		"httplimit: CountIf is that of otherlimit: use guard.CountIf": func() { mount(other.CountIf(func(int) bool { return true })) },
+		"httplimit: CountIf belongs to otherlimit: use guard.CountIf": func() { mount(other.CountIf(func(int) bool { return true })) },
 		"guard: CountIf and CountIf: give it once": func() {
 			mount(framework.CountIf(func(int) bool { return true }), guard.CountIf(func(int) bool { return true }))
 		},
@@ -109,7 +109,7 @@ func TestPanics(t *testing.T) {
 		"WaitUpTo(1m1s)":                                   func() { guard.WaitUpTo(61 * time.Second) },
 		"MaxWaiting(0): allowed is 1 to 1000000":           func() { guard.MaxWaiting(0) },
 		"MaxWaiting(1000001)":                              func() { guard.MaxWaiting(1_000_001) },
-		"MaxWaiting: it is for WaitUpTo, which is missing": func() { mount(guard.MaxWaiting(1)) },
+		"MaxWaiting without WaitUpTo: no request waits: add WaitUpTo, or leave MaxWaiting out": func() { mount(guard.MaxWaiting(1)) },
 		`WaitUpTo: limiter "queue" has a LeakyBucket`:      func() { framework.New(queue, keyfunc.IP(), guard.WaitUpTo(1e9)) },
 		"guard: a nil Option: leave it out":                func() { framework.NewAnswerer(nil) },
 		"httplimit: OnDenied has a func(), want a http.Handler: use httplimit.OnDenied": func() {
@@ -117,8 +117,8 @@ func TestPanics(t *testing.T) {
 		},
 		"guard: Headers and Headers: give it once":                   func() { framework.NewAnswerer(guard.Headers(guard.IETF), guard.Headers(guard.IETF)) },
 		"NoHeaders and RetryJitter: choose one":                      func() { framework.NewAnswerer(guard.RetryJitter(0.2), guard.NoHeaders()) },
-		"ResetInSeconds: it is for XRateLimit, which":                func() { framework.NewAnswerer(guard.ResetInSeconds(), guard.Headers(guard.IETF)) },
-		"guard: ResetInSeconds: it is for XRateLimit, which Headers": func() { mount(guard.ResetInSeconds(), guard.Headers(guard.IETF)) },
+		"ResetInSeconds: it changes only the headers of XRateLimit, which":                func() { framework.NewAnswerer(guard.ResetInSeconds(), guard.Headers(guard.IETF)) },
+		"guard: ResetInSeconds: it changes only the headers of XRateLimit, which Headers": func() { mount(guard.ResetInSeconds(), guard.Headers(guard.IETF)) },
 	} {
 		func() {
 			defer func() {

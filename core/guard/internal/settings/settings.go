@@ -123,14 +123,14 @@ func (s *Settings) Check(xRateLimit uint8) {
 		}
 	}
 	if s.given["MaxWaiting"] && !s.given["WaitUpTo"] {
-		panic("guard: MaxWaiting: it is for WaitUpTo, which is missing")
+		panic("guard: MaxWaiting without WaitUpTo: no request waits: add WaitUpTo, or leave MaxWaiting out")
 	}
 	if s.given["WaitUpTo"] && s.given["AlsoLimit"] {
-		panic("guard: AlsoLimit and WaitUpTo: choose one: what one limiter has would be held while another is waited for")
+		panic("guard: AlsoLimit and WaitUpTo: choose one: units of one limiter would stay held while the request waits for another")
 	}
 	for _, option := range []string{"HeaderPrefix", "ResetInSeconds"} {
 		if s.given[option] && s.Headers.Sets&xRateLimit == 0 {
-			panic("guard: " + option + ": it is for XRateLimit, which Headers leaves out")
+			panic("guard: " + option + ": it changes only the headers of XRateLimit, which Headers leaves out")
 		}
 	}
 }
