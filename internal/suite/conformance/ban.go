@@ -226,7 +226,7 @@ func blockByHand(t *testing.T, s Store) {
 	}
 	without := s.limiter(t, "without", core.FixedWindow(core.PerMinute(1)))
 	for _, err := range []error{without.Block(ctx, "k", time.Minute), without.Unblock(ctx, "k")} {
-		if err == nil || !strings.Contains(err.Error(), "without the option Ban no key can be blocked") {
+		if err == nil || !strings.Contains(err.Error(), "no key can be blocked without the option Ban") {
 			t.Errorf("without the option Ban: got error %v, want one that names the option", err)
 		}
 	}
