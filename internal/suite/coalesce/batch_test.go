@@ -84,7 +84,7 @@ func TestNotSentTooLate(t *testing.T) {
 		wait func(t *check.Round, c *caller, timeout time.Duration)
 		sent []int
 	}{
-		"redis does not answer what was sent before": {func(t *check.Round, c *caller, timeout time.Duration) {
+		"redis has not answered the calls before it": {func(t *check.Round, c *caller, timeout time.Duration) {
 			for range 2 * maxInFlight {
 				c.allow("before", 1)
 			}
