@@ -32,10 +32,11 @@ func SlidingWindowLog(r Rate, o ...LimitOption) Limit {
 }
 
 // SlidingWindowCounter returns a [Limit] that approximates a sliding window in constant memory. It
-// counts the units in the current window, aligned to the Unix epoch, and in the previous one. Of
-// the previous count it adds the share that lies within the last period. It suits large limits that
-// should be smooth: if requests come evenly, it has no double burst at the boundary of two windows
-// as a fixed window has.
+// counts the units in the current window, which is aligned to the Unix epoch, and in the previous
+// window. To the count of the current window it adds a share of the count of the previous one: the
+// share of the previous window that is less than a period ago. It suits large limits that should be
+// smooth: if requests come evenly, it has no double burst at the boundary of two windows as a fixed
+// window has.
 //
 // It is exact if the units of the previous window came evenly. If they came in a burst at the end
 // of that window, nearly twice the rate's count can be admitted within one period. It keeps one
@@ -80,8 +81,8 @@ func GCRA(r Rate, o ...BucketOption) Limit { return with(newLimit(algorithm.GCRA
 // bursts. If a request leaves the queue before its turn, its place goes to the next request that
 // comes; see [Permit.Cancel].
 //
-// The default Burst is the number of units that drain in one second, but at least 1. So no request
-// is held for longer than a second unless you ask for it.
+// The default Burst is the number of units that drain in one second, but at least 1. So with the
+// default Burst, no request is held for longer than a second.
 //
 // It keeps one string of about 45 bytes per key. The string is longer while places that were given
 // back are free; at most 128 such places are kept. The queue is virtual: no process keeps its
@@ -102,10 +103,10 @@ func LeakyBucket(r Rate, o ...BucketOption) Limit { return with(newLimit(algorit
 // The middleware does this for you, and gives the slots back when the response ends, however it
 // ends.
 //
-// InFlight suits slow endpoints, or work that must not be done twice at once. It goes well beside a
-// limit with a rate in the same Limiter: all limits must admit, or none is charged. A request that
-// costs 60 units of the rate then also takes 60 slots. If each request should take one slot
-// whatever it costs, give InFlight a Limiter of its own, and let both Limiters decide by
+// InFlight suits slow endpoints, or work that must not be done twice at the same time. It goes well
+// beside a limit with a rate in the same Limiter: all limits must admit, or none is charged. A
+// request that costs 60 units of the rate then also takes 60 slots. If each request should take one
+// slot whatever it costs, give InFlight a Limiter of its own, and let both Limiters decide by
 // [AcquireAll], with slots.On(key).Cost(1). With n = 0 it denies everything: see [Limit].
 //
 // A slot is taken for one [SlotTTL]. The Limiter renews the slot in the background, every third of
@@ -114,7 +115,7 @@ func LeakyBucket(r Rate, o ...BucketOption) Limit { return with(newLimit(algorit
 // slot, and another process can take it. The context of [Permit.Context] is then canceled; the
 // handlers of the middleware get that context.
 //
-// By the clock of Redis, never more than n slots are taken and not expired. The promise depends on
+// At any instant of the clock of Redis, at most n unexpired slots are taken. The promise depends on
 // that clock: if it steps forward by a SlotTTL, all slots become free, and if it steps back, the
 // slots of a dead process are withheld for longer. A failover that loses writes, or an eviction,
 // loses slots. While Redis does not answer, each process counts for itself with [FailLocal], and

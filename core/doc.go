@@ -24,9 +24,10 @@
 //
 // # Permits and reservations
 //
-// A call that admits n units charges them at once, or holds them: held units count for all other
-// decisions as if they were charged, until the work ends and its true cost is known. The table says
-// what happens to units of the limits with a rate, such as [TokenBucket] and [FixedWindow]:
+// A call that admits n units charges them at once, or holds them. Held units count for all other
+// decisions as if they were charged. They are held until the work ends and its true cost is known.
+// The table says what happens to units of the limits with a rate, such as [TokenBucket] and
+// [FixedWindow]:
 //
 //	call         when admitted  Release   Settle(m)  Cancel        not ended: the process
 //	                                                               died or was too slow
@@ -40,8 +41,8 @@
 //	Reserve,     n held         -         m          given back,   n are charged when
 //	ReserveAll                            charged    exactly       the Hold is over
 //
-// When the [Hold] is over, the held units are charged, even if the process is still alive. Settle(m) then
-// charges only the difference if m is more than n, and Release and Cancel change nothing.
+// When the [Hold] is over, the held units are charged, even if the process is still alive. After that,
+// Settle(m) charges only the difference if m is more than n, and Release and Cancel change nothing.
 // [Reservation.Keep] renews the Hold while the process lives and Redis answers. A context that ends does
 // not end a Permit or a Reservation: it only bounds how long a call waits.
 //

@@ -27,11 +27,11 @@ const (
 	EventOutage
 	// EventFallbackOn means that the outage policy begins to decide. Err has the cause.
 	EventFallbackOn
-	// EventFallbackOff means that Redis decides again, or that the Limiter was closed before Redis did.
-	// One such event follows each EventFallbackOn, unless the Limiter was dropped without Close. Its
-	// Server is the server that answers now. After a failover, for example by Sentinel, that is another
-	// server than the Server of the EventFallbackOn, so do not use Server to find the outage that is
-	// over.
+	// EventFallbackOff means that Redis decides again, or that the Limiter was closed during the
+	// outage. One such event follows each EventFallbackOn, unless the Limiter was dropped without
+	// Close. Its Server is the server that answers now. After a failover, for example by Sentinel, that
+	// is another server than the Server of the EventFallbackOn, so do not use Server to find the outage
+	// that is over.
 	EventFallbackOff
 	// EventBreaker is a change of the circuit breaker. Detail is its new state, "open" or "closed".
 	EventBreaker

@@ -116,8 +116,8 @@ func Prefix(prefix string) Option {
 // Timeout sets how long a decision waits for Redis at most, from 1 millisecond to 1 minute. The default
 // is 500 ms. When the Timeout is over, the outage policy decides. With a much shorter Timeout than the
 // default, a busy machine would be mistaken for an outage, and each process would then count
-// separately. With a [Lease], a decision that first waits for the lease that another request takes can
-// take two timeouts.
+// separately. With a [Lease], a decision can wait for two Timeouts, if it first waits while another
+// request obtains the lease.
 //
 // No option of the client makes a decision wait longer. A hook of the client can, if the client has
 // ContextTimeoutEnabled and the hook does not return when its context ends. A shorter ReadTimeout or
@@ -125,12 +125,13 @@ func Prefix(prefix string) Option {
 // [Limiter.Check] advises to raise it. go-redis has a ReadTimeout of 5 seconds by default, so a longer
 // Timeout needs a longer ReadTimeout.
 //
-// When Redis fails, the first decisions wait one timeout at most. They wait even if connections are
+// When Redis fails, the first decisions wait one Timeout at most. They wait even if connections are
 // refused at once, because go-redis tries a few times to connect. If the process has never reached the
-// server, each decision in the first 3 s can wait one timeout. After that, Redis is probed in the
-// background. Most decisions then do not wait. Only a decision before which no other came for a second
-// waits for the result of a probe, for at most 100 ms. If Redis is asked about one key after the
-// other, as [AllowAll] describes, these times apply to each key.
+// server, each decision in the first 3 s can wait one Timeout. Once the outage is noticed, Redis is
+// probed in the background, and decisions do not wait. There is one exception: if there was no
+// decision for a second, the next decision waits for the result of a probe, for at most 100 ms. If
+// Redis is asked about one key after the other, as [AllowAll] describes, these times apply to each
+// key.
 //
 // If the deadline of a caller comes before the Timeout, the caller gets the error of its context, and
 // the outage policy does not apply. The middleware then answers 503. If the client has left, the
@@ -240,10 +241,11 @@ func Clock(clock func() time.Time) Option {
 
 // Logger sets where the Limiter and its middleware log. They log one line when Redis fails and one
 // when it answers again, and each failed call only at [slog.LevelDebug]. If an outage was logged
-// less than a minute ago, the next outage is logged only if it lasts: for a second if the logged
-// outage was shorter than a second, and otherwise until that minute is over. The default is
-// [slog.Default] at the time of each message. go-redis logs failed connections itself, unless you
-// call redis.SetLogger.
+// less than a minute ago, the beginning of the next outage is not logged. If the logged outage was
+// shorter than a second, the next one is logged after it has lasted for a second. If the logged
+// outage was longer, the next one is logged at the end of that minute, if it has not ended by then.
+// The default is [slog.Default] at the time of each message. go-redis logs failed connections
+// itself, unless you call redis.SetLogger.
 func Logger(logger *slog.Logger) Option {
 	return setting{
 		"logger", "Logger(nil)", logger != nil, "want a *slog.Logger",

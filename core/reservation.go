@@ -7,8 +7,8 @@ import "context"
 // when the work was done or by Cancel when it was not. Both free its slots of [InFlight]. The package
 // documentation compares the ways to end a [Permit] and a Reservation under "Permits and reservations".
 //
-// The first call of Settle or Cancel counts, and later ones do nothing. All methods do nothing on a
-// Reservation that is not Allowed, on one that [FailOpen] admitted, and on nil.
+// The first call of Settle or Cancel counts, and later ones do nothing. Settle, Cancel and Keep do
+// nothing on a Reservation that is not Allowed, on one that [FailOpen] admitted, and on nil.
 //
 // The call of Settle or Cancel is sent to Redis even if its context has already ended, because the
 // context bounds only how long the caller waits for the reply. (If a context without a deadline is

@@ -21,7 +21,8 @@ import (
 // twice, the costs add up.
 //
 // While Redis does not answer, each limiter follows its own outage policy. If a limiter with
-// [core.FailClosed] cannot decide, the request is answered with 503 and charged in no limiter.
+// [core.FailClosed] cannot decide, the request is answered with 503, and what the other limiters
+// hold for it is given back.
 //
 // The middleware panics when it is made if one of the limiters has a [core.LeakyBucket], because a
 // place in its queue cannot be given back exactly. It also panics if [WaitUpTo] is given, because a
