@@ -18,12 +18,12 @@ const (
 	maxLevels = 100
 )
 
-// Ban lets a denial begin a ban of the key: until the ban ends, the key is denied even what the
-// limits would admit. The first ban lasts for the first of the given durations. Each further ban
-// lasts for the next duration in the list, or for the last one when there is no next. If a ban has
-// ended, and no further ban has begun for as long as that ban lasted, the next ban of the key is a
-// first one again. A ban never ends before the limits would admit the denied request. So a client
-// that comes back after its RetryAfter is not banned again.
+// Ban lets a denial begin a ban of the key: until the ban ends, every request with the key is
+// denied, even if the limits would admit it. The first ban lasts for the first of the given
+// durations. Each further ban lasts for the next duration in the list, or for the last one when
+// there is no next. If a ban has ended, and no further ban has begun for as long as that ban
+// lasted, the next ban of the key is a first one again. A ban never ends before the limits would
+// admit the denied request. So a client that comes back after its RetryAfter is not banned again.
 //
 //	core.New(rdb, "login", core.SlidingWindowLog(core.PerHour(5)), core.FailClosed(), core.Ban(time.Hour, 24*time.Hour))
 //

@@ -64,15 +64,16 @@
 //	charge     to count the units of an admitted request; a denied one is not charged
 //	hold       units that are admitted but not charged yet, because the cost is known only
 //	           later: Reserve holds them, and [Reservation.Settle] charges the true cost
-//	slot       a unit of InFlight: it is taken from the decision until the work ends
-//	ban        for a while, everything is denied to a key because it was denied once; see [Ban]
-//	lease      units of a frequently used key that a process holds, and spends without asking
+//	slot       a unit of InFlight: a request takes it when it is admitted, and frees it when its
+//	           work ends
+//	ban        after a denial, every request with the key is denied for a while; see [Ban]
+//	lease      units that a process holds for a frequently used key, and spends without asking
 //	           Redis; see [Lease]
 //	decision   admitted or denied, and what remains: a Result
 //	batch      decisions that share a round trip to Redis
-//	circuit breaker   while it is closed, decisions go to Redis; it is open from a failure of
-//	           Redis until Redis answers a probe in the background
+//	circuit breaker   while it is closed, decisions go to Redis. When Redis fails, it opens, and it
+//	           closes when Redis answers a probe in the background
 //	outage policy     decides while Redis does not answer: [FailLocal], [FailOpen], [FailClosed]
-//	fallback   the limits in the memory of this process by which FailLocal decides
+//	fallback   the limits in the memory of this process; FailLocal decides by them
 //	deny cache denials that this process remembers, and repeats without asking Redis
 package core

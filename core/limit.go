@@ -23,8 +23,8 @@ import (
 // that come from data, such as the plan of a suspended customer: [Limiter.With] and [ParseLimit]
 // accept it, and New reports it as a mistake. Its denials have a RetryAfter of [Never] and begin no
 // [Ban]. A Limiter with such a Limit decides without Redis, unless it has the option Ban: it then
-// asks Redis whether the key is banned. If Redis does not answer, the Limit still denies, whatever
-// the outage policy is. If a Limiter has a Limit of 0, its other Limits do not decide, and nothing
+// asks Redis whether the key is banned. If Redis does not answer, the Limit still denies, with
+// every outage policy. If a Limiter has a Limit of 0, its other Limits do not decide, and nothing
 // is charged to them; the [Result] describes the Limit of 0 alone.
 type Limit struct {
 	kind    *algorithm.Kind
@@ -192,9 +192,9 @@ type nameOption string
 // change of the algorithm starts a fresh count. So does a change of the period, except in a bucket
 // with a name. So does a change of the kind of windows (opened by the first request, aligned, or of
 // a calendar), or of the time zone. A fresh count is independent of the old one: while processes
-// with the old limit and processes with the new limit run side by side, together they can admit as
-// much as the two limits allow in sum. A TokenBucket and a GCRA that have the same LimitName share
-// their count. The guide has an example under "What identifies a count".
+// with the old limit and processes with the new limit run side by side, all of them together can
+// admit the sum of what the two limits allow. A TokenBucket and a GCRA that have the same LimitName
+// share their count. The guide has an example under "What identifies a count".
 func LimitName(name string) LimitOption { return nameOption(name) }
 
 func (nameOption) bucket() {}
@@ -314,8 +314,8 @@ func (l Limit) Capacity() int64 {
 // [FixedWindow] with [Aligned], [PerWeek], [PerMonth] or [In], whose windows are known beforehand and
 // are the same for all keys. For any other Limit, ok is false.
 //
-// Use it for a page that says when a quota resets. The ResetAfter of [Limiter.Peek] does not say so
-// before the first charge in a window: it is 0 then.
+// Use it for a page that says when a quota resets. Do not use the ResetAfter of [Limiter.Peek] for
+// this: it is 0 before the first charge in a window.
 //
 //	res, err := lim.Peek(ctx, "user:alice")
 //	...

@@ -115,7 +115,8 @@ func (l *Limiter) Logger() *slog.Logger { return l.family.events.log() }
 // after Close, each decision waits for Redis.
 //
 // The error is [ErrUnavailable] if leased units could not be given back. It says how many units of
-// how many keys will be charged although nobody has spent them. Everything is closed even then.
+// how many keys will be charged although nobody has spent them. Everything is closed even if Close
+// returns an error.
 func (l *Limiter) Close() error {
 	l.family.renewer.Close()
 	lost := l.family.leases.Close()

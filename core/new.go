@@ -141,8 +141,8 @@ func MustNew(client Client, name string, opts ...Option) *Limiter {
 //
 // Time is measured by the monotonic clock, starting from the wall clock at the time of NewMemory.
 // If somebody changes the wall clock afterwards, the Limiter does not follow: windows and bans end
-// when they would have ended, and Result.At and calendar windows differ from the wall clock by the
-// change.
+// as if the clock had not been changed, and Result.At and calendar windows differ from the wall
+// clock by the change.
 //
 // It takes the options of [New] and checks them in the same way. Options that concern Redis have no
 // effect, so tests can pass the options of the service. Only NewMemory takes [Clock].
@@ -190,15 +190,15 @@ func must(l *Limiter, err error) *Limiter {
 //
 // Closing one of these Limiters closes all of them. The error for a wrong limit names the limit, as
 // in [New].
-func (l *Limiter) With(configured ...Limit) (*Limiter, error) {
-	hash := hashOf(configured)
-	if d := l.family.derived.get(hash, configured); d != nil {
+func (l *Limiter) With(given ...Limit) (*Limiter, error) {
+	hash := hashOf(given)
+	if d := l.family.derived.get(hash, given); d != nil {
 		return d, nil
 	}
-	if err := checkLimits(configured, l.family.leaseDuration); err != nil {
+	if err := checkLimits(given, l.family.leaseDuration); err != nil {
 		return nil, &coreaccess.WrongLimitError{Err: fmt.Errorf("redislimit: limiter %q: With: %w", l.family.name, err)}
 	}
-	return l.family.derived.put(hash, l.family.limiter(slices.Clone(configured))), nil
+	return l.family.derived.put(hash, l.family.limiter(slices.Clone(given))), nil
 }
 
 func newFamily(name string, c *config) *family {

@@ -134,7 +134,7 @@ func Prefix(prefix string) Option {
 // key.
 //
 // If the deadline of a caller comes before the Timeout, the caller gets the error of its context, and
-// the outage policy does not apply. The middleware then answers 503. If the client has left, the
+// the outage policy does not apply. The middleware then answers 503. If the HTTP client has left, the
 // status is 499, which appears only in logs. So give requests more time than the Timeout. With
 // ContextTimeoutEnabled, it is possible that a caller whose context is canceled waits until its call
 // ends. If the call succeeds before the deadline of that context, the caller gets the Result.
@@ -210,19 +210,20 @@ func Hold(d time.Duration) Option {
 // Lease lets this process decide on frequently used keys locally, without exceeding the limit. The
 // process reserves units of such a key for the duration d, and spends them without asking Redis.
 // These decisions have [SourceLease]. d is from 10 milliseconds to 1 second. Without this option,
-// this process admits nothing by itself while Redis answers, except what no limit counts.
+// this process admits nothing by itself while Redis answers, except by limits that count nothing,
+// such as [Unlimited].
 //
-// A key gets a lease when this process has asked for it 8 times within d. A lease has as many units
-// as were used during d, but at most an eighth of the units that remain. So leases shrink near the
-// limit. A lease that would have fewer than three units is not taken. When a lease ends, the units
-// that were not spent are given back. If the process dies before that, or cannot reach Redis in
-// time, these units are charged.
+// A key gets a lease when this process has had 8 requests with the key within d. A lease has as
+// many units as were used during d, but at most an eighth of the units that remain. So leases
+// shrink near the limit. A lease that would have fewer than three units is not taken. When a lease
+// ends, the units that were not spent are given back. If the process dies before the lease ends, or
+// cannot reach Redis in time, these units are charged.
 //
 // All processes together never admit more than the limits allow, provided that Redis keeps its
-// writes and that its clock does not step forward. They can admit less than that: units on lease
-// are not available to other processes for up to d, and it is possible that a large cost is denied
-// again and again while leases serve small costs. If another process calls Reset or Cancel, or
-// lowers a limit, this takes effect within d.
+// writes and that its clock does not step forward. They can admit less than the limits allow: units
+// on lease are not available to other processes for up to d, and it is possible that a large cost
+// is denied again and again while leases serve small costs. If another process calls Reset or
+// Cancel, or lowers a limit, this takes effect within d.
 //
 // A [LeakyBucket] and [InFlight] cannot be leased. [Limiter.Close] gives all leased units back.
 func Lease(d time.Duration) Option {
@@ -259,8 +260,8 @@ func Logger(logger *slog.Logger) Option {
 //
 // If the observer panics during an [EventDecision], [EventWait] or [EventKeyFallback], the panic
 // reaches the caller of the method that caused the event. Other events can happen in the
-// background, or on behalf of another Limiter over the same client. A panic during these is
-// recovered and logged, once for each Limiter.
+// background, or on behalf of another Limiter over the same client. A panic during such an event is
+// recovered, and logged once for each Limiter.
 func Observe(observer func(ctx context.Context, e Event)) Option {
 	return observerOption{"Observe", observer, nil}
 }

@@ -33,8 +33,9 @@ type Reservation struct {
 //
 // A cost above the estimate is charged even if it does not fit: the key is then denied until the debt is
 // paid. A window owes at most 2^30 units, and a [SlidingWindowLog] at most 100,000. If the [Hold] is
-// over, however long ago, the estimate was charged when it ended, and Settle charges only what exceeds
-// the estimate. (If Redis lost the hold before it ended, the estimate is not charged at all.)
+// over, however long ago, the estimate was charged when the Hold ended, and Settle charges only what
+// exceeds the estimate. (If Redis lost the held units before the Hold ended, the estimate is not charged
+// at all.)
 //
 // A [LeakyBucket] has charged the estimate already: a cost of 0 gives the place in its queue back, as
 // [Permit.Cancel] does, and any other cost keeps it.

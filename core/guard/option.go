@@ -291,8 +291,8 @@ func ResetInSeconds() AnswerOption {
 // becomes longer by a random part, which is at most the wait times share. share is above 0 and at
 // most 1. With 0.2, a Retry-After of one minute becomes 60 to 72 seconds; it never becomes shorter.
 // With 0.2 and a wait below 5 seconds, such as the one second of a 503, the random part is less
-// than a second. Only [RetryAfterMs] then spreads the clients. Denials by the outage policy are
-// spread as well.
+// than a second. In this case, only [RetryAfterMs] spreads the clients. Denials by the outage
+// policy are spread as well.
 //
 // All waits in one response use the same random number: Retry-After, Retry-After-Ms, the parameter
 // t of each denying limit in the headers of [IETF], and the "retry-after" of a [Problem]. The
