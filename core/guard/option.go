@@ -275,8 +275,8 @@ func NoHeaders() AnswerOption {
 }
 
 // HeadersOnDenial omits the headers about the limit from the responses to admitted requests. Use it
-// for an outer limit that only protects against abuse: clients then see their own limit, and not
-// that one.
+// for an outer limit that only protects against abuse: with HeadersOnDenial, clients see their own
+// limit, and not the outer limit.
 func HeadersOnDenial() AnswerOption {
 	return settings.NewAnswerOption("HeadersOnDenial", func(s *settings.Settings) { s.Headers.OnDenial = true })
 }
