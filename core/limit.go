@@ -191,10 +191,10 @@ type nameOption string
 // A change of the count or the burst keeps what was used, whether the Limit has a name or not. A
 // change of the algorithm starts a fresh count. So does a change of the period, except in a bucket
 // with a name. So does a change of the kind of windows (opened by the first request, aligned, or of
-// a calendar), or of the time zone. A fresh count is independent of the old one: while processes
-// with the old limit and processes with the new limit run side by side, all of them together can
-// admit the sum of what the two limits allow. A TokenBucket and a GCRA that have the same LimitName
-// share their count. The guide has an example under "What identifies a count".
+// a calendar), or of the time zone of a calendar. A fresh count is independent of the old one:
+// while processes with the old limit and processes with the new limit run side by side, all of them
+// together can admit the sum of what the two limits allow. A TokenBucket and a GCRA that have the
+// same LimitName share their count. The guide has an example under "What identifies a count".
 func LimitName(name string) LimitOption { return nameOption(name) }
 
 func (nameOption) bucket() {}

@@ -176,7 +176,7 @@ func DryRun() Option {
 
 // WaitUpTo lets a request that would be denied wait up to d until it can be admitted; d is 1
 // millisecond to 1 minute. If the client leaves while its request waits, what the request was
-// charged is given back, as by [core.Permit.Cancel].
+// charged is given back, as [core.Permit.Cancel] does.
 //
 // In four cases a request is denied at once, as without WaitUpTo: the wait is known to be longer
 // than d, [MaxWaiting] requests are waiting already, the key is banned for longer than d, or the
