@@ -13,8 +13,8 @@ import (
 //	// ... if p.Allowed:
 //	defer func() { _ = p.Release(ctx) }()
 //
-// A denial is a Permit that is not Allowed. The errors are the same as with AllowN,
-// and the Permit is then nil.
+// A denial is a Permit that is not Allowed. The errors are the same as with AllowN, but Acquire
+// accepts a Limiter with InFlight. After an error the Permit is nil.
 func (l *Limiter) Acquire(ctx context.Context, key string, n int64) (*Permit, error) {
 	req := l.newRequest(key, n, algorithm.OpCharge)
 	defer req.recycle()
@@ -43,9 +43,9 @@ func (l *Limiter) Acquire(ctx context.Context, key string, n int64) (*Permit, er
 // estimates, computed as if the units had been charged. If a request is denied only because of held
 // units, its RetryAfter is at most a second, because these units can be given back at any time.
 //
-// A denial is a Reservation that is not Allowed. The errors are the same as with AllowN, and the Reservation
-// is then nil. After [ErrUnavailable], it is possible that n units are held; these are charged when the Hold
-// is over.
+// A denial is a Reservation that is not Allowed. The errors are the same as with AllowN, but Reserve
+// accepts a Limiter with InFlight. After an error the Reservation is nil. After [ErrUnavailable], it is
+// possible that n units are held; these are charged when the Hold is over.
 func (l *Limiter) Reserve(ctx context.Context, key string, n int64) (*Reservation, error) {
 	req := l.newRequest(key, n, algorithm.OpReserve)
 	defer req.recycle()

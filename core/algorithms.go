@@ -19,9 +19,9 @@ func FixedWindow(r Rate, o ...WindowOption) Limit {
 	return with(newLimit(algorithm.FixedWindow, r), o).canonical()
 }
 
-// SlidingWindowLog returns a [Limit] that is exact in every window: in no period, wherever it
-// begins, does it admit more than the rate's count. It remembers when each unit was admitted. It
-// suits small limits that must hold strictly, such as limits on logins or payments.
+// SlidingWindowLog returns a [Limit] that is exact in every window: it never admits more than the
+// rate's count within one period, whenever that period begins. It remembers when each unit was
+// admitted. It suits small limits that must hold strictly, such as limits on logins or payments.
 //
 // Its memory grows with the charges in the window. It keeps a sorted set with one entry for each
 // charge of one unit; an entry takes about 20 bytes if the set has at most 128 entries, and 120
@@ -32,8 +32,9 @@ func SlidingWindowLog(r Rate, o ...LimitOption) Limit {
 }
 
 // SlidingWindowCounter returns a [Limit] that approximates a sliding window in constant memory. It
-// counts the units in the current window, aligned to the Unix epoch, and in the previous one. Of
-// the previous count it adds the share that lies within the last period. It suits large limits that
+// counts the units in the current window, which is aligned to the Unix epoch, and in the previous
+// window. To the count of the current window, it adds the count of the previous window, multiplied
+// by the fraction of the previous window that is less than a period ago. It suits large limits that
 // should be smooth: if requests come evenly, it has no double burst at the boundary of two windows
 // as a fixed window has.
 //
@@ -62,12 +63,13 @@ func SlidingWindowCounter(r Rate, o ...LimitOption) Limit {
 // RFC 2697.
 func TokenBucket(r Rate, o ...BucketOption) Limit { return with(newLimit(algorithm.TokenBucket, r), o) }
 
-// GCRA returns a [Limit] that admits exactly what [TokenBucket] admits, by its other definition.
-// The generic cell rate algorithm keeps the theoretical arrival time (TAT): the instant at which
-// all units used so far are available again. A request moves the TAT into the future, by the time
-// in which its cost refills. It is admitted if the TAT is then no further in the future than the
-// time in which [Burst] units refill. The default Burst is the rate's count. GCRA stores and
-// answers the same as TokenBucket. It exists because many people know the algorithm by this name.
+// GCRA returns a [Limit] that admits exactly what [TokenBucket] admits, but is defined in another
+// way. The generic cell rate algorithm keeps the theoretical arrival time (TAT): the instant at
+// which all units used so far are available again. A request moves the TAT into the future, by the
+// time in which its cost refills. The request is admitted if this later TAT is no further in the
+// future than the time in which [Burst] units refill. The default Burst is the rate's count. GCRA
+// stores and answers the same as TokenBucket. It exists because many people know the algorithm by
+// this name.
 //
 // The algorithm is defined in ITU-T Recommendation I.371 and in the ATM Forum's Traffic Management
 // Specification 4.0.
@@ -80,8 +82,8 @@ func GCRA(r Rate, o ...BucketOption) Limit { return with(newLimit(algorithm.GCRA
 // bursts. If a request leaves the queue before its turn, its place goes to the next request that
 // comes; see [Permit.Cancel].
 //
-// The default Burst is the number of units that drain in one second, but at least 1. So no request
-// is held for longer than a second unless you ask for it.
+// The default Burst is the number of units that drain in one second, but at least 1. So with the
+// default Burst, no request is held for longer than a second.
 //
 // It keeps one string of about 45 bytes per key. The string is longer while places that were given
 // back are free; at most 128 such places are kept. The queue is virtual: no process keeps its
@@ -102,11 +104,11 @@ func LeakyBucket(r Rate, o ...BucketOption) Limit { return with(newLimit(algorit
 // The middleware does this for you, and gives the slots back when the response ends, however it
 // ends.
 //
-// InFlight suits slow endpoints, or work that must not be done twice at once. It goes well beside a
-// limit with a rate in the same Limiter: all limits must admit, or none is charged. A request that
-// costs 60 units of the rate then also takes 60 slots. If each request should take one slot
-// whatever it costs, give InFlight a Limiter of its own, and let both Limiters decide by
-// [AcquireAll], with slots.On(key).Cost(1). With n = 0 it denies everything: see [Limit].
+// InFlight suits slow endpoints, or work that must not be done twice at the same time. It goes well
+// beside a limit with a rate in the same Limiter: all limits must admit, or none is charged. In
+// such a Limiter, a request that costs 60 units of the rate also takes 60 slots. If each request
+// should take one slot whatever it costs, give InFlight a Limiter of its own, and let both Limiters
+// decide by [AcquireAll], with slots.On(key).Cost(1). With n = 0 it denies everything: see [Limit].
 //
 // A slot is taken for one [SlotTTL]. The Limiter renews the slot in the background, every third of
 // that time, until the work ends. So a process that dies withholds its slots for at most one
@@ -114,7 +116,7 @@ func LeakyBucket(r Rate, o ...BucketOption) Limit { return with(newLimit(algorit
 // slot, and another process can take it. The context of [Permit.Context] is then canceled; the
 // handlers of the middleware get that context.
 //
-// By the clock of Redis, never more than n slots are taken and not expired. The promise depends on
+// At any instant of the clock of Redis, at most n unexpired slots are taken. The promise depends on
 // that clock: if it steps forward by a SlotTTL, all slots become free, and if it steps back, the
 // slots of a dead process are withheld for longer. A failover that loses writes, or an eviction,
 // loses slots. While Redis does not answer, each process counts for itself with [FailLocal], and

@@ -22,32 +22,35 @@ import (
 // all limits that decided, in the order of the arguments. If the same key of the same Limiter is
 // given twice, its costs add up.
 //
-// One script decides about all keys if the Limiters have the same client of a single server and the same
-// [Timeout]. It takes Redis as long as the script of one Limiter that has all these limits. On a Cluster
-// or a Ring one script decides if, in addition, all Limiters are asked about the same key. As with
-// [Limiter.AllowN], it is possible that a caller was charged although its context ended before the
-// reply.
+// One script decides about all keys if the Limiters have the same client and the same [Timeout]. The
+// client must be one for a single server; with a client for a Cluster or a Ring, all Limiters must be
+// asked about the same key. One script takes Redis as long as the script of one Limiter that has all
+// these limits. As with [Limiter.AllowN], it is possible that a caller was charged although its context
+// ended before the reply.
 //
-// Otherwise Redis is asked about one key after the other, whatever the order of the arguments: the key
-// with the smallest [Limit.Capacity] first, and keys with the same Capacity by the names of their
-// Limiters and then by key. So a caller who is over their own limit takes nothing of a larger limit
-// that they share with others. The units are held, as by [Limiter.Reserve], until all Limiters have
-// admitted. If one Limiter denies, the Result is its denial, and the held units are given back in the
-// background, perhaps only after AllowAll has returned. Until then, another call can be denied because
-// of them, with a RetryAfter of at most a second. Therefore, after a denial with a RetryAfter of at
-// most a second, AllowAll asks about the key once more. If the process dies while units are held,
-// these units are charged when they expire. Redis is also asked about one key after the other if a
-// Limiter has a [Lease], if a cost is 0, or if the Limiters have more than 12 limits and bans in all.
-// The decision about each key can then take a whole [Timeout], until Redis is known not to answer.
+// In all other cases Redis is asked about one key after the other. The same happens if a Limiter has a
+// [Lease], if a cost is 0, or if the Limiters have more than 12 limits and bans in all. The order of
+// the arguments does not matter: the key with the smallest [Limit.Capacity] is first. Keys with the
+// same Capacity are ordered by the names of their Limiters, and keys of the same Limiter
+// alphabetically. So a caller who is over their own limit takes nothing of a larger limit that they
+// share with others. The units are held, as by [Limiter.Reserve], until all Limiters have admitted. If
+// one Limiter denies, the Result is its denial, and the held units are given back in the background,
+// perhaps only after AllowAll has returned. Until then, another call can be denied because of them,
+// with a RetryAfter of at most a second. Therefore, after a denial with a RetryAfter of at most a
+// second, AllowAll asks about the key once more. If the process dies while units are held, these units
+// are charged when the [Hold] is over. If Redis does not answer, the decision about each key can take
+// a whole [Timeout], until the outage is noticed.
 //
 // A Limiter counts nothing if all its limits are [Unlimited], or if one of its limits is 0. Such
 // Limiters decide first. Their Results are left out unless one of them denies, or all Limiters count
 // nothing.
 //
 // While Redis does not answer, each Limiter follows its own outage policy. If a Limiter with
-// [FailClosed] cannot decide, the error is [ErrUnavailable], and nothing stays charged. Other errors are
-// the same as with [Limiter.AllowN]. AllowAll refuses a Limiter with a [LeakyBucket], because a place in
-// a queue cannot be given back exactly. It also refuses a Limiter with [InFlight]: use [AcquireAll].
+// [FailClosed] cannot decide, the error is [ErrUnavailable], and what the other Limiters hold is given
+// back. As with AllowN, it is possible after ErrUnavailable that units were charged, if a reply of Redis
+// was lost. Other errors are the same as with AllowN. AllowAll refuses a Limiter with a [LeakyBucket],
+// because a place in a queue cannot be given back exactly. It also refuses a Limiter with [InFlight]:
+// use [AcquireAll].
 func AllowAll(ctx context.Context, n int64, keys ...Keyed) (Result, error) {
 	t, err := newMultiCall(ctx, n, keys)
 	if err != nil {
@@ -90,10 +93,10 @@ func AcquireAll(ctx context.Context, n int64, keys ...Keyed) (*Permit, error) {
 }
 
 // ReserveAll is like [AllowAll], but for work whose true cost is known only later, as with
-// [Limiter.Reserve]. Each method of the [Reservation] ends or renews what is held for all keys. Settle
-// charges each key what the work really cost. Only a key that got a cost of its own, by [Keyed.Cost],
-// is charged its own cost. So Settle(ctx, 0) still charges such a key, while Cancel charges nothing to
-// any key.
+// [Limiter.Reserve]. Settle and Cancel end what is held for all keys, and Keep renews it. Settle
+// charges each key what the work really cost, with one exception: a key that got a cost of its own, by
+// [Keyed.Cost], is charged its own cost. So Settle(ctx, 0) still charges such a key, while Cancel
+// charges nothing to any key.
 func ReserveAll(ctx context.Context, n int64, keys ...Keyed) (*Reservation, error) {
 	t, err := newMultiCall(ctx, n, keys)
 	if err != nil {

@@ -18,12 +18,12 @@ const (
 	maxLevels = 100
 )
 
-// Ban lets a denial begin a ban of the key: until the ban ends, the key is denied even what the
-// limits would admit. The first ban lasts for the first of the given durations. Each further ban
-// lasts for the next duration in the list, or for the last one when there is no next. If the key is
-// not denied for as long as its last ban lasted, its next ban is a first one again. A ban never
-// ends before the denied request would be admitted, so a client that comes back after its
-// RetryAfter is not banned again.
+// Ban lets a denial begin a ban of the key: until the ban ends, every request with the key is
+// denied, even if the limits would admit it. The first ban lasts for the first of the given
+// durations. Each further ban lasts for the next duration in the list, or for the last one when
+// there is no next. If a ban has ended, and no further ban has begun for as long as that ban
+// lasted, the next ban of the key is a first one again. A ban never ends before the limits would
+// admit the denied request. So a client that comes back after its RetryAfter is not banned again.
 //
 //	core.New(rdb, "login", core.SlidingWindowLog(core.PerHour(5)), core.FailClosed(), core.Ban(time.Hour, 24*time.Hour))
 //
@@ -35,17 +35,18 @@ const (
 // Only a denial because of charged units begins a ban. No ban begins if the request is denied only
 // because of held units, because of [InFlight], or because its cost is above the capacity. Callers
 // that wait, in [Limiter.Wait] and similar methods, never begin a ban. Nor does [Limiter.Peek], or
-// a middleware with the option DryRun. During a ban they get a denial as their decision: a waiting
-// caller waits for the end of the ban, and the middleware serves the request all the same.
+// a middleware with the option DryRun. During a ban, all of these get a denial: a waiting caller
+// waits for the end of the ban, and a middleware with DryRun serves the request all the same.
 //
 // Anyone who can send another client's key can get that client banned. So ban only keys that a
 // sender cannot choose, such as its address, or its address together with the user name. Never ban
 // the user name alone.
 //
 // The durations are from a millisecond to a year, and none may be shorter than the one before it.
-// Without durations, only [Limiter.Block] bans. All processes must have the option. A process with
-// a [Lease] or the deny cache notices the ban of another process within the duration of the lease,
-// or a second. With [FailLocal], each process begins bans of its own while Redis does not answer.
+// Without durations, only [Limiter.Block] bans. All processes must have the option. A process
+// notices the ban of another process when it asks Redis next: with a [Lease] or the deny cache,
+// this is within the duration of the lease, or a second. With [FailLocal], each process begins bans
+// of its own while Redis does not answer.
 func Ban(levels ...time.Duration) Option {
 	bans, allow := make(algorithm.Bans, len(levels)), ""
 	for i, d := range levels {
@@ -67,14 +68,15 @@ var errNoBan = errors.New("no key can be blocked without the option Ban: give it
 // Block bans key for the duration d from now, in all processes. d is from a millisecond to a year.
 // If the key is banned already, its ban is replaced, so that it becomes longer or shorter. The
 // levels of [Ban] stay as they are. The Limiter must have the option Ban. Other errors are the same
-// as for [Limiter.Reset]. While Redis does not answer, only this process bans the key.
+// as for [Limiter.Reset]. While Redis does not answer, Block returns [ErrUnavailable]; with
+// [FailLocal], this process alone then bans the key.
 func (l *Limiter) Block(ctx context.Context, key string, d time.Duration) error {
 	return l.block(ctx, key, d, false)
 }
 
 // BlockAtLeast is like [Limiter.Block], but never makes a ban shorter: of several bans the one that
-// ends last counts, whatever the order of the calls. Use it for durations that others ask for, such
-// as a Retry-After header.
+// ends last counts. The order of the calls does not matter. Use it for durations that others ask
+// for, such as a Retry-After header.
 func (l *Limiter) BlockAtLeast(ctx context.Context, key string, d time.Duration) error {
 	return l.block(ctx, key, d, true)
 }

@@ -28,8 +28,8 @@ func (l *Limiter) Allow(ctx context.Context, key string) (res Result, err error)
 // [Limiter.Acquire].
 //
 // The call to Redis is bounded by [Timeout], not by ctx. If ctx ends first, AllowN returns the
-// error of ctx and the call continues in the background; the outage policy does not apply.
-// [Timeout] says which callers can wait longer than ctx.
+// error of ctx and the call continues in the background; the outage policy does not apply. The
+// documentation of [Timeout] says which callers can wait beyond the end of ctx.
 func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (res Result, err error) {
 	req := l.newRequest(key, n, algorithm.OpCharge)
 	defer req.recycle()
@@ -37,9 +37,10 @@ func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (res Result, 
 	return res, err
 }
 
-// Peek returns the state of key without charging anything. Allowed, RetryAfter and Delay are what
-// [Limiter.Allow] would return now. All other fields describe the present state, from which nothing
-// has been taken. Errors are the same as for [Limiter.AllowN].
+// Peek returns the state of key without charging anything. Allowed, RetryAfter and Delay are what a
+// request with a cost of 1 would get now. All other fields describe the present state, from which
+// nothing has been taken. Errors are the same as for [Limiter.AllowN], but Peek accepts a Limiter
+// with [InFlight].
 //
 // While Redis does not answer, the outage policy answers Peek, too. With [FailLocal], the Result
 // then has the source [SourceFallback] and shows only what this process has counted. With
@@ -56,7 +57,8 @@ func (l *Limiter) Peek(ctx context.Context, key string) (res Result, err error) 
 // [Limiter.Reserve] and slots of [InFlight] stay taken. Resetting a key that was never charged is
 // no error, so be careful to pass the whole key: the key of a middleware begins with its kind, as
 // in "user:alice". Functions such as keyfunc.ForUser return this key. Errors are the same as for
-// [Limiter.AllowN]. While Redis does not answer, Reset forgets only what this process knows.
+// [Limiter.AllowN], but Reset accepts a Limiter with InFlight. While Redis does not answer, Reset
+// forgets only what this process has counted, and returns ErrUnavailable.
 func (l *Limiter) Reset(ctx context.Context, key string) error {
 	return l.change(ctx, key, func(b backend, set *limits.Set) error { return b.Reset(ctx, set, key) })
 }

@@ -24,9 +24,10 @@
 //
 // # Permits and reservations
 //
-// A call that admits n units charges them at once, or holds them: held units count for all other
-// decisions as if they were charged, until the work ends and its true cost is known. The table says
-// what happens to units of the limits with a rate, such as [TokenBucket] and [FixedWindow]:
+// A call that admits n units charges them at once, or holds them. Held units count for all other
+// decisions as if they were charged. They are held until the work ends and its true cost is known.
+// The table says what happens to units of the limits with a rate, such as [TokenBucket] and
+// [FixedWindow]:
 //
 //	call         when admitted  Release   Settle(m)  Cancel        not ended: the process
 //	                                                               died or was too slow
@@ -40,8 +41,8 @@
 //	Reserve,     n held         -         m          given back,   n are charged when
 //	ReserveAll                            charged    exactly       the Hold is over
 //
-// When the [Hold] is over, the held units are charged, even if the process is still alive. Settle(m) then
-// charges only the difference if m is more than n, and Release and Cancel change nothing.
+// When the [Hold] is over, the held units are charged, even if the process is still alive. After that,
+// Settle(m) charges only the difference if m is more than n, and Release and Cancel change nothing.
 // [Reservation.Keep] renews the Hold while the process lives and Redis answers. A context that ends does
 // not end a Permit or a Reservation: it only bounds how long a call waits.
 //
@@ -63,15 +64,16 @@
 //	charge     to count the units of an admitted request; a denied one is not charged
 //	hold       units that are admitted but not charged yet, because the cost is known only
 //	           later: Reserve holds them, and [Reservation.Settle] charges the true cost
-//	slot       a unit of InFlight: it is taken from the decision until the work ends
-//	ban        for a while, everything is denied to a key because it was denied once; see [Ban]
-//	lease      units of a frequently used key that a process holds, and spends without asking
+//	slot       a unit of InFlight: a request takes it when it is admitted, and frees it when its
+//	           work ends
+//	ban        after a denial, every request with the key is denied for a while; see [Ban]
+//	lease      units that a process holds for a frequently used key, and spends without asking
 //	           Redis; see [Lease]
 //	decision   admitted or denied, and what remains: a Result
 //	batch      decisions that share a round trip to Redis
-//	circuit breaker   while it is closed, decisions go to Redis; it is open from a failure of
-//	           Redis until Redis answers a probe in the background
+//	circuit breaker   while it is closed, decisions go to Redis. When Redis fails, it opens, and it
+//	           closes when Redis answers a probe in the background
 //	outage policy     decides while Redis does not answer: [FailLocal], [FailOpen], [FailClosed]
-//	fallback   the limits in the memory of this process by which FailLocal decides
+//	fallback   the limits in the memory of this process; FailLocal decides by them
 //	deny cache denials that this process remembers, and repeats without asking Redis
 package core

@@ -27,11 +27,11 @@ const (
 	EventOutage
 	// EventFallbackOn means that the outage policy begins to decide. Err has the cause.
 	EventFallbackOn
-	// EventFallbackOff means that Redis decides again, or that the Limiter was closed before Redis did.
-	// One such event follows each EventFallbackOn, unless the Limiter was dropped without Close. Its
-	// Server is the server that answers now. After a failover, for example by Sentinel, that is another
-	// server than the Server of the EventFallbackOn, so do not use Server to find the outage that is
-	// over.
+	// EventFallbackOff means that Redis decides again, or that the Limiter was closed during the
+	// outage. One such event follows each EventFallbackOn, unless the Limiter was dropped without
+	// Close. Its Server is the server that answers now. After a failover, for example by Sentinel, this
+	// server differs from the Server of the EventFallbackOn. So do not use Server to find the
+	// EventFallbackOn that belongs to an EventFallbackOff.
 	EventFallbackOff
 	// EventBreaker is a change of the circuit breaker. Detail is its new state, "open" or "closed".
 	EventBreaker
@@ -53,10 +53,10 @@ const (
 	// Cost is the change. At the end of a lease, Cost is negative, and Spent is how many of its
 	// units were spent; the other units are given back.
 	EventLease
-	// EventOverload is about calls that this process could not send to Redis in time, because too
-	// many calls wait in the process. Redis is not at fault. Cost is the number of these calls. The
-	// outage policy decides in place of a decision that could not be sent. At most one such event
-	// is emitted per second.
+	// EventOverload is about calls that this process could not send to Redis in time, because too many
+	// calls wait in the process. Redis is not at fault. Cost is the number of these calls. If a
+	// decision could not be sent, the outage policy decides. At most one such event is emitted per
+	// second.
 	EventOverload
 	// EventBan is a ban that has begun in this process. Took is its duration. If a denial began the
 	// ban, Result is that denial. If [Limiter.Block] began it, there is no Result.

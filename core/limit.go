@@ -23,8 +23,8 @@ import (
 // that come from data, such as the plan of a suspended customer: [Limiter.With] and [ParseLimit]
 // accept it, and New reports it as a mistake. Its denials have a RetryAfter of [Never] and begin no
 // [Ban]. A Limiter with such a Limit decides without Redis, unless it has the option Ban: it then
-// asks Redis whether the key is banned. If Redis does not answer, the Limit still denies, whatever
-// the outage policy is. If a Limiter has a Limit of 0, its other Limits do not decide, and nothing
+// asks Redis whether the key is banned. If Redis does not answer, the Limit still denies, with
+// every outage policy. If a Limiter has a Limit of 0, its other Limits do not decide, and nothing
 // is charged to them; the [Result] describes the Limit of 0 alone.
 type Limit struct {
 	kind    *algorithm.Kind
@@ -67,8 +67,9 @@ type limitOption interface{ set(l *Limit) }
 type burstOption int64
 
 // Burst sets the capacity of a bucket: how many units can be used at once after a long enough time in
-// which none were used. It is from 1 to 1e9, and must drain within 100 years. The default is the
-// rate's count, or for a [LeakyBucket] the units that drain in a second.
+// which none were used. It is from 1 to 1e9, and that many units must drain or refill within 100
+// years. The default is the rate's count. For a [LeakyBucket], the default is the number of units
+// that drain in a second, but at least 1.
 //
 // If the rate's count is 0, the capacity is 0 whatever the burst is, and a burst of 0 is allowed.
 func Burst(n int64) BucketOption { return burstOption(n) }
@@ -106,8 +107,8 @@ type zoneOption string
 
 // In makes the windows of a [FixedWindow] follow the calendar of a time zone. They begin at local
 // midnight with [PerDay], on Monday with [PerWeek], and on the first day with [PerMonth]. The zone
-// is an IANA name, such as "Europe/Berlin". Without In, PerWeek and PerMonth use UTC. Calendar
-// windows are always [Aligned].
+// is an IANA name, such as "Europe/Berlin". Without In, PerWeek and PerMonth use UTC. Windows of a
+// calendar begin at the same instant for every key, so [Aligned] changes nothing about them.
 //
 // A window begins at the first instant of its local day, so a day can have 23 or 25 hours. The
 // clock of Redis decides which window a request is in. If the clock of this process differs from
@@ -189,11 +190,11 @@ type nameOption string
 //
 // A change of the count or the burst keeps what was used, whether the Limit has a name or not. A
 // change of the algorithm starts a fresh count. So does a change of the period, except in a bucket
-// with a name. So does a change of the kind of windows: from the first request, aligned, or of a
-// calendar and its time zone. A fresh count is independent of the old one: while processes with the
-// old limit and processes with the new limit run side by side, together they can admit as much as
-// the two limits allow in sum. A TokenBucket and a GCRA that have the same LimitName share their
-// count. The guide has an example under "What identifies a count".
+// with a name. So does a change of the kind of windows (opened by the first request, aligned, or of
+// a calendar), or of the time zone of a calendar. A fresh count is independent of the old one:
+// while processes with the old limit and processes with the new limit run side by side, all of them
+// together can admit the sum of what the two limits allow. A TokenBucket and a GCRA that have the
+// same LimitName share their count. The guide has an example under "What identifies a count".
 func LimitName(name string) LimitOption { return nameOption(name) }
 
 func (nameOption) bucket() {}
@@ -313,8 +314,8 @@ func (l Limit) Capacity() int64 {
 // [FixedWindow] with [Aligned], [PerWeek], [PerMonth] or [In], whose windows are known beforehand and
 // are the same for all keys. For any other Limit, ok is false.
 //
-// Use it for a page that says when a quota resets. The ResetAfter of [Limiter.Peek] does not say so
-// before the first charge in a window: it is 0 then.
+// Use it for a page that says when a quota resets. Do not use the ResetAfter of [Limiter.Peek] for
+// this: it is 0 before the first charge in a window.
 //
 //	res, err := lim.Peek(ctx, "user:alice")
 //	...

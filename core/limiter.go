@@ -27,8 +27,9 @@ import (
 // plain ASCII is stored as a digest. [LimitName] explains which changes of a limit keep the units
 // that were used, and which start a fresh count. Every Redis key has a TTL.
 //
-// A cost of 0 charges nothing and is always allowed, except during a [Ban]. A denied request
-// changes nothing, except that it can begin a ban. A Limiter is safe for concurrent use.
+// A cost of 0 charges nothing. It is always allowed, except during a [Ban], and except while Redis
+// does not answer a Limiter with [FailClosed]. A request that a Limiter denies changes none of its
+// counts, but it can begin a ban. A Limiter is safe for concurrent use.
 type Limiter struct {
 	family *family
 
@@ -106,15 +107,16 @@ func (l *Limiter) Logger() *slog.Logger { return l.family.events.log() }
 
 // Close ends the background work of the Limiter. Probes of the server end, unless another open
 // Limiter uses the client. Renewals end, so held slots and units expire: call Close when the work
-// has ended. Before that, Close gives leased units back. It waits at most one [Timeout] for the
-// leases, and at most one more for calls in flight whose callers no longer wait. It does not close
-// the client.
+// has ended. Close also gives leased units back. It waits at most one [Timeout] for the leases, and
+// at most one more for calls in flight whose callers no longer wait. Close does not close the
+// client.
 //
-// After Close the Limiter still decides, but it leases and renews nothing. In an outage, each of
-// its decisions then waits for Redis.
+// After Close the Limiter still decides, but it leases and renews nothing. If Redis does not answer
+// after Close, each decision waits for Redis.
 //
 // The error is [ErrUnavailable] if leased units could not be given back. It says how many units of
-// how many keys will be charged although nobody has spent them. Everything is closed even then.
+// how many keys will be charged although nobody has spent them. Everything is closed even if Close
+// returns an error.
 func (l *Limiter) Close() error {
 	l.family.renewer.Close()
 	lost := l.family.leases.Close()

@@ -141,8 +141,8 @@ func MustNew(client Client, name string, opts ...Option) *Limiter {
 //
 // Time is measured by the monotonic clock, starting from the wall clock at the time of NewMemory.
 // If somebody changes the wall clock afterwards, the Limiter does not follow: windows and bans end
-// when they would have ended, and Result.At and calendar windows differ from the wall clock by the
-// change.
+// as if the clock had not been changed, and Result.At and calendar windows differ from the wall
+// clock by the change.
 //
 // It takes the options of [New] and checks them in the same way. Options that concern Redis have no
 // effect, so tests can pass the options of the service. Only NewMemory takes [Clock].
@@ -167,10 +167,10 @@ func must(l *Limiter, err error) *Limiter {
 	return l
 }
 
-// With returns a Limiter like l, with limits in place of all limits of l. It is meant for numbers
-// that differ between keys and come from a database, such as those of a customer's contract. The
-// returned Limiter shares everything else with l: name, settings, round trips to Redis, the deny
-// cache, the memory of [FailLocal] and the observers.
+// With returns a Limiter like l that has the given limits in place of all limits of l. It is meant
+// for numbers that differ between keys and come from a database, such as those of a customer's
+// contract. The returned Limiter shares everything else with l: name, settings, round trips to
+// Redis, the deny cache, the memory of [FailLocal] and the observers.
 //
 //	limits, err := lim.With(core.TokenBucket(core.PerMinute(customer.PerMinute), core.LimitName("requests")))
 //	// ...
@@ -182,23 +182,23 @@ func must(l *Limiter, err error) *Limiter {
 //
 // If only the count or the burst of a key's limit changes, the units that the key has used stay
 // used. A change of the algorithm starts a fresh count. So does a change of the period, except in a
-// bucket with a name, and a change of the kind of windows; see [LimitName]. Used units of a bucket
-// come back at the rate of the limit that was charged last.
+// bucket with a name. So does a change of the kind of windows; see [LimitName]. Used units of a
+// bucket come back at the rate of the limit with which the key was charged last.
 //
 // For a customer without a limit, use [Unlimited]. For a customer who may do nothing, use a count
 // of 0; see [Limit].
 //
 // Closing one of these Limiters closes all of them. The error for a wrong limit names the limit, as
 // in [New].
-func (l *Limiter) With(asked ...Limit) (*Limiter, error) {
-	hash := hashOf(asked)
-	if d := l.family.derived.get(hash, asked); d != nil {
+func (l *Limiter) With(given ...Limit) (*Limiter, error) {
+	hash := hashOf(given)
+	if d := l.family.derived.get(hash, given); d != nil {
 		return d, nil
 	}
-	if err := checkLimits(asked, l.family.leaseDuration); err != nil {
+	if err := checkLimits(given, l.family.leaseDuration); err != nil {
 		return nil, &coreaccess.WrongLimitError{Err: fmt.Errorf("redislimit: limiter %q: With: %w", l.family.name, err)}
 	}
-	return l.family.derived.put(hash, l.family.limiter(slices.Clone(asked))), nil
+	return l.family.derived.put(hash, l.family.limiter(slices.Clone(given))), nil
 }
 
 func newFamily(name string, c *config) *family {

@@ -116,8 +116,8 @@ func Prefix(prefix string) Option {
 // Timeout sets how long a decision waits for Redis at most, from 1 millisecond to 1 minute. The default
 // is 500 ms. When the Timeout is over, the outage policy decides. With a much shorter Timeout than the
 // default, a busy machine would be mistaken for an outage, and each process would then count
-// separately. With a [Lease], a decision that first waits for the lease that another request takes can
-// take two timeouts.
+// separately. With a [Lease], a decision can wait for two Timeouts, if it first waits while another
+// request obtains the lease.
 //
 // No option of the client makes a decision wait longer. A hook of the client can, if the client has
 // ContextTimeoutEnabled and the hook does not return when its context ends. A shorter ReadTimeout or
@@ -125,15 +125,16 @@ func Prefix(prefix string) Option {
 // [Limiter.Check] advises to raise it. go-redis has a ReadTimeout of 5 seconds by default, so a longer
 // Timeout needs a longer ReadTimeout.
 //
-// When Redis fails, the first decisions wait one timeout at most. They wait even if connections are
+// When Redis fails, the first decisions wait one Timeout at most. They wait even if connections are
 // refused at once, because go-redis tries a few times to connect. If the process has never reached the
-// server, each decision in the first 3 s can wait one timeout. After that, Redis is probed in the
-// background. Most decisions then do not wait. Only a decision before which no other came for a second
-// waits for the result of a probe, for at most 100 ms. If Redis is asked about one key after the
-// other, as [AllowAll] describes, these times apply to each key.
+// server, each decision in the first 3 s can wait one Timeout. Once the outage is noticed, Redis is
+// probed in the background, and decisions do not wait. There is one exception: if there was no
+// decision for a second, the next decision waits for the result of a probe, for at most 100 ms. If
+// Redis is asked about one key after the other, as [AllowAll] describes, these times apply to each
+// key.
 //
 // If the deadline of a caller comes before the Timeout, the caller gets the error of its context, and
-// the outage policy does not apply. The middleware then answers 503. If the client has left, the
+// the outage policy does not apply. The middleware then answers 503. If the HTTP client has left, the
 // status is 499, which appears only in logs. So give requests more time than the Timeout. With
 // ContextTimeoutEnabled, it is possible that a caller whose context is canceled waits until its call
 // ends. If the call succeeds before the deadline of that context, the caller gets the Result.
@@ -209,19 +210,20 @@ func Hold(d time.Duration) Option {
 // Lease lets this process decide on frequently used keys locally, without exceeding the limit. The
 // process reserves units of such a key for the duration d, and spends them without asking Redis.
 // These decisions have [SourceLease]. d is from 10 milliseconds to 1 second. Without this option,
-// this process admits nothing by itself while Redis answers, except what no limit counts.
+// this process admits nothing by itself while Redis answers, except by limits that count nothing,
+// such as [Unlimited].
 //
-// A key gets a lease when this process has asked for it 8 times within d. A lease has as many units
-// as were used during d, but at most an eighth of the units that remain. So leases shrink near the
-// limit. A lease that would have fewer than three units is not taken. When a lease ends, the units
-// that were not spent are given back. If the process dies before that, or cannot reach Redis in
-// time, these units are charged.
+// A key gets a lease when this process has had 8 requests with the key within d. A lease has as
+// many units as were used during d, but at most an eighth of the units that remain. So leases
+// shrink near the limit. A lease that would have fewer than three units is not taken. When a lease
+// ends, the units that were not spent are given back. If the process dies before the lease ends, or
+// cannot reach Redis in time, these units are charged.
 //
 // All processes together never admit more than the limits allow, provided that Redis keeps its
-// writes and that its clock does not step forward. They can admit less than that: units on lease
-// are not available to other processes for up to d, and it is possible that a large cost is denied
-// again and again while leases serve small costs. If another process calls Reset or Cancel, or
-// lowers a limit, this takes effect within d.
+// writes and that its clock does not step forward. They can admit less than the limits allow: units
+// on lease are not available to other processes for up to d, and it is possible that a large cost
+// is denied again and again while leases serve small costs. If another process calls Reset or
+// Cancel, or lowers a limit, this takes effect within d.
 //
 // A [LeakyBucket] and [InFlight] cannot be leased. [Limiter.Close] gives all leased units back.
 func Lease(d time.Duration) Option {
@@ -240,10 +242,11 @@ func Clock(clock func() time.Time) Option {
 
 // Logger sets where the Limiter and its middleware log. They log one line when Redis fails and one
 // when it answers again, and each failed call only at [slog.LevelDebug]. If an outage was logged
-// less than a minute ago, the next outage is logged only if it lasts: for a second if the logged
-// outage was shorter than a second, and otherwise until that minute is over. The default is
-// [slog.Default] at the time of each message. go-redis logs failed connections itself, unless you
-// call redis.SetLogger.
+// less than a minute ago, the beginning of the next outage is not logged. If the logged outage was
+// shorter than a second, the next one is logged after it has lasted for a second. If the logged
+// outage was longer, the next one is logged at the end of that minute, if it has not ended by then.
+// The default is [slog.Default] at the time of each message. go-redis logs failed connections
+// itself, unless you call redis.SetLogger.
 func Logger(logger *slog.Logger) Option {
 	return setting{
 		"logger", "Logger(nil)", logger != nil, "want a *slog.Logger",
@@ -257,8 +260,8 @@ func Logger(logger *slog.Logger) Option {
 //
 // If the observer panics during an [EventDecision], [EventWait] or [EventKeyFallback], the panic
 // reaches the caller of the method that caused the event. Other events can happen in the
-// background, or on behalf of another Limiter over the same client. A panic during these is
-// recovered and logged, once for each Limiter.
+// background, or on behalf of another Limiter over the same client. A panic during such an event is
+// recovered, and logged once for each Limiter.
 func Observe(observer func(ctx context.Context, e Event)) Option {
 	return observerOption{"Observe", observer, nil}
 }

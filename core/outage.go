@@ -18,12 +18,15 @@ import (
 // outage, so if Redis fails repeatedly, the counts do not begin at 0 each time.
 func FailLocal() Option { return policy(failLocal) }
 
-// FailOpen admits everything while Redis does not answer, except requests to a limit of 0. The
-// Results of these admissions have [SourceNone]. It suits limits that only smooth traffic.
+// FailOpen admits everything while Redis does not answer, even for a banned key. There are two
+// exceptions: a limit of 0 still denies, and [DenyCache] still repeats a denial for up to a second.
+// The Results of these admissions have [SourceNone]. It suits limits that only smooth traffic.
 func FailOpen() Option { return policy(failOpen) }
 
-// FailClosed admits nothing while Redis does not answer: calls return [ErrUnavailable], and the
-// middleware answers with status 503. It suits logins and payments.
+// FailClosed makes calls return [ErrUnavailable] while Redis does not answer, and the middleware
+// answers with status 503. Only decisions that need no answer of Redis are still made: admissions
+// from a [Lease], denials that [DenyCache] repeats, and decisions of limits that count nothing,
+// such as [Unlimited]. FailClosed suits logins and payments.
 func FailClosed() Option { return policy(failClosed) }
 
 func policy(p outagePolicy) Option {

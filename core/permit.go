@@ -18,7 +18,7 @@ import "context"
 // context. After an error, it is possible that the slots stay taken until they expire, and that Cancel
 // has given nothing back.
 //
-// If the program drops a Permit that has slots without ending it, the slots are no longer renewed,
+// If the program drops a Permit without ending it, the slots of the Permit are no longer renewed,
 // and expire after their [SlotTTL]. The Limiter logs one warning about such Permits.
 type Permit struct {
 	Result
@@ -26,7 +26,7 @@ type Permit struct {
 }
 
 // Release ends p because the work was done. It frees the slots. What Acquire has charged stays charged.
-// What [AcquireAll] has held is charged now.
+// Release charges what [AcquireAll] has held.
 func (p *Permit) Release(ctx context.Context) error { return (*admission)(p).release(ctx) }
 
 // Cancel ends p because the work was not done. Cancel frees the slots. It gives back what Acquire
@@ -34,9 +34,9 @@ func (p *Permit) Release(ctx context.Context) error { return (*admission)(p).rel
 //
 //   - A [TokenBucket] gets back what has not refilled yet, but only if no later request was
 //     charged.
-//   - A [LeakyBucket] gives the place in its queue to the next caller. It does not if the turn of the
-//     place has already come, which is so from the beginning if the Delay was 0. Nor does it if the
-//     queue was reset or evicted, or if its rate has changed.
+//   - A [LeakyBucket] gives the place in its queue to the next caller. The place stays taken if its
+//     turn has already come; with a Delay of 0, its turn comes at once. The place also stays taken if
+//     the queue was reset or evicted, or if its rate has changed.
 //   - A [FixedWindow] and a [SlidingWindowLog] get the units back in the window that was charged. A
 //     [SlidingWindowCounter] gets them back only while the window that was charged is the current one.
 //   - Units that were spent from a lease return to it, while the lease lasts; see [Lease].

@@ -7,8 +7,8 @@ import "context"
 // when the work was done or by Cancel when it was not. Both free its slots of [InFlight]. The package
 // documentation compares the ways to end a [Permit] and a Reservation under "Permits and reservations".
 //
-// The first call of Settle or Cancel counts, and later ones do nothing. All methods do nothing on a
-// Reservation that is not Allowed, on one that [FailOpen] admitted, and on nil.
+// The first call of Settle or Cancel counts, and later ones do nothing. Settle, Cancel and Keep do
+// nothing on a Reservation that is not Allowed, on one that [FailOpen] admitted, and on nil.
 //
 // The call of Settle or Cancel is sent to Redis even if its context has already ended, because the
 // context bounds only how long the caller waits for the reply. (If a context without a deadline is
@@ -33,8 +33,9 @@ type Reservation struct {
 //
 // A cost above the estimate is charged even if it does not fit: the key is then denied until the debt is
 // paid. A window owes at most 2^30 units, and a [SlidingWindowLog] at most 100,000. If the [Hold] is
-// over, however long ago, the estimate was charged when it ended, and Settle charges only what exceeds
-// the estimate. (If Redis lost the hold before it ended, the estimate is not charged at all.)
+// over, however long ago, the estimate was charged when the Hold ended, and Settle charges only what
+// exceeds the estimate. (If Redis lost the held units before the Hold ended, the estimate is not charged
+// at all.)
 //
 // A [LeakyBucket] has charged the estimate already: a cost of 0 gives the place in its queue back, as
 // [Permit.Cancel] does, and any other cost keeps it.

@@ -20,16 +20,16 @@ func (l *Limiter) Wait(ctx context.Context, key string) (Result, error) { return
 // that admitted them. After a denial it sleeps for RetryAfter.
 //
 // Callers in this process that wait for the same key form a line, in the order in which they came.
-// Redis is asked by the first of them, and then by those callers behind it for whose cost enough
-// units remain; the others wait. Other processes have lines of their own. With a [LeakyBucket], an
-// admission is a place in its queue. If a caller is canceled, its place goes to the next caller
-// that asks Redis, so a later caller can return before an earlier one.
+// The first of them asks Redis. A caller behind it also asks Redis if enough units remain for this
+// caller and for all callers ahead of it. The others wait. Other processes have lines of their own.
+// With a [LeakyBucket], an admission is a place in its queue. If a caller is canceled, its place
+// goes to the next caller that asks Redis, so a later caller can return before an earlier one.
 //
 // It returns at once with [ErrNeverAdmitted] if n is above the capacity, and with
 // [context.DeadlineExceeded] if the deadline of ctx would come before this caller and the callers
 // ahead of it can be admitted. Other errors are the same as for [Limiter.AllowN]. If ctx ends
-// before the Delay of a LeakyBucket is over, the place in its queue is given back. WaitN waits for
-// the end of a [Ban], and never begins one. A Limiter with [InFlight] returns an error: use
+// before the Delay of a LeakyBucket is over, WaitN gives the place in the queue back. WaitN waits
+// for the end of a [Ban], and never begins one. A Limiter with [InFlight] returns an error: use
 // [Limiter.AcquireWait].
 func (l *Limiter) WaitN(ctx context.Context, key string, n int64) (res Result, err error) {
 	req := l.newWaiting(key, n, algorithm.OpCharge)
@@ -64,10 +64,11 @@ func (l *Limiter) WaitN(ctx context.Context, key string, n int64) (res Result, e
 // the wait, not the Permit.
 //
 // A caller that waits for a slot of [InFlight], or for units that others hold, wakes up when slots
-// or units are given back in this process. Because other processes can give back slots and units,
-// too, the first caller in each line also asks Redis about 20 times per second. All lines together
-// ask at most 1000 times per second. If the callers of one process keep passing slots to each
-// other, they leave the slots to other processes for about 25 ms every half second.
+// or units are given back in this process. Other processes can give back slots and units, too.
+// Therefore the first caller in the line of each key (see WaitN) also asks Redis about 20 times per
+// second. All lines together ask at most 1000 times per second. If the callers of one process keep
+// passing slots to each other, they leave the slots to other processes for about 25 ms every half
+// second.
 func (l *Limiter) AcquireWait(ctx context.Context, key string, n int64) (*Permit, error) {
 	req := l.newWaiting(key, n, algorithm.OpCharge)
 	defer req.recycle()

@@ -38,10 +38,10 @@ func Known(known func(string) bool) CredentialOption {
 	})
 }
 
-// Secret makes the Func compute its digests by HMAC-SHA256 with the given secret key. Without it,
-// somebody who sees the keys in Redis could guess a credential and check the guess. The secret key
-// must be random and have at least 16 bytes. All processes that share a limit need the same secret
-// key.
+// Secret makes the Func compute its digests by HMAC-SHA256 with the given secret key. Without
+// Secret, somebody who sees the keys in Redis could guess a credential and check the guess. The
+// secret key must be random and have at least 16 bytes. All processes that share a limit need the
+// same secret key.
 func Secret[K string | []byte](key K) CredentialOption {
 	if len(key) < 16 {
 		panic(fmt.Sprintf("keyfunc: Secret: the key has %d bytes: want a random one of 16 bytes or more", len(key)))

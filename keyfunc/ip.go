@@ -25,8 +25,8 @@ import (
 // "ip:unix".
 //
 // X-Forwarded-For and Forwarded are read from right to left. If an entry is not an address, reading
-// stops there, and the address that was read before it counts as the client's: the one to its right, or
-// the peer's if there is none.
+// stops there. The client's address is then the entry to its right, or the peer's address if there is
+// no entry to its right.
 //
 // IP logs one warning if requests seem to come through a proxy that no option names:
 //
@@ -42,7 +42,7 @@ import (
 //
 // IP logs another warning if the peer's address has no port, or is not an address: a middleware such as
 // chi's RealIP has then replaced the address by the value of a header, which clients can choose. Remove
-// that middleware, and give IP the options above. Where the warnings are logged, see [LoggingRequest].
+// that middleware, and give IP the options above. [LoggingRequest] says where the warnings are logged.
 func IP(opts ...IPOption) Func {
 	c := newIPConfig(opts)
 	return func(r Request) (string, error) { return c.key("ip:", c.clientOf(r)), nil }

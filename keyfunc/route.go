@@ -12,9 +12,9 @@ import "fmt"
 //
 // Take care if a net/http mux is mounted in another one. Middleware around the inner mux sees the pattern
 // of the outer mux, which is the same for all routes of the inner mux. Middleware on a route of the inner
-// mux sees only the pattern of the inner mux. With http.StripPrefix, "GET /items" of one inner mux below
-// /v1 and of another below /v2 is then one route with one count. Join Route with a key that tells these
-// routes apart, or give each route its own limiter.
+// mux sees only the pattern of the inner mux. For example, two inner muxes, one below /v1 and one below
+// /v2, can both have the route "GET /items". With http.StripPrefix, these are one route with one count.
+// Join Route with a key that tells these routes apart, or give each route its own limiter.
 func Route() Func {
 	missing := fmt.Errorf("%w: the route is not known here: mount the middleware on the route itself", ErrNoKey)
 	return func(r Request) (string, error) {

@@ -12,8 +12,8 @@ import (
 // empty string, the error is [ErrNoKey]. A value of another type is an error, too: for example a float64,
 // which encoding/json returns for a number.
 //
-// Mount the middleware after the authentication. If a request has no identity, and none before it had one,
-// the middleware logs this once.
+// Mount the middleware after the authentication. If a request has no identity, and no earlier request had
+// one either, the middleware logs this, but only once.
 //
 // All requests with the same identity share one count. If your authentication stores a value for anonymous
 // users, too, such as the number 0, all anonymous users share one count. Store nothing for them, so that

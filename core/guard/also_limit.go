@@ -17,11 +17,12 @@ import (
 // sets the cost for this limiter in place of the middleware's cost, and [CostAfter] does not change
 // it. Fallback applies to the requests in which key finds no key. Give all other options to the
 // middleware: they apply to all its limiters. The headers and the Result show the tightest limit of
-// all limiters; if a limit denies, that is the denying one. If the same limiter gets the same key
-// twice, the costs add up.
+// all limiters. If a limit denies, they show the denying limit. If the same limiter gets the same
+// key twice, the costs add up.
 //
 // While Redis does not answer, each limiter follows its own outage policy. If a limiter with
-// [core.FailClosed] cannot decide, the request is answered with 503 and charged in no limiter.
+// [core.FailClosed] cannot decide, the request is answered with 503, and what the other limiters
+// hold for it is given back.
 //
 // The middleware panics when it is made if one of the limiters has a [core.LeakyBucket], because a
 // place in its queue cannot be given back exactly. It also panics if [WaitUpTo] is given, because a

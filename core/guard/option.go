@@ -175,10 +175,11 @@ func DryRun() Option {
 }
 
 // WaitUpTo lets a request that would be denied wait up to d until it can be admitted; d is 1
-// millisecond to 1 minute. If the client leaves while its request waits, nothing stays charged.
+// millisecond to 1 minute. If the client leaves while its request waits, what the request was
+// charged is given back, as [core.Permit.Cancel] does.
 //
-// A request is denied at once, as without WaitUpTo, if the wait is known to be longer than d, if
-// [MaxWaiting] requests are waiting already, if the key is banned for longer than d, or if the
+// In four cases a request is denied at once, as without WaitUpTo: the wait is known to be longer
+// than d, [MaxWaiting] requests are waiting already, the key is banned for longer than d, or the
 // deadline of the request comes before the end of the wait.
 //
 // Within one process, requests with the same key are admitted in the order of their arrival: a new
@@ -187,7 +188,8 @@ func DryRun() Option {
 // time, so requests wait for them until d is over. A waiting request is woken when slots or units
 // are given back in this process. It also tries again at intervals, as [core.Limiter.AcquireWait]
 // does. The wait ends early if the context of the request ends. d does not shorten [core.Timeout]:
-// each decision can take the whole Timeout, so a short d never counts as an outage.
+// each decision can take the whole Timeout. So a decision that takes longer than d is not mistaken
+// for an outage.
 //
 // A request that waits begins no ban (see [core.Ban]), but a request that is denied at once can
 // begin one. With [DryRun], no request waits. Observers see one decision for each request, the last
@@ -202,10 +204,10 @@ func WaitUpTo(d time.Duration) Option {
 	return settings.NewOption("WaitUpTo", func(s *settings.Settings) { s.WaitUpTo = d })
 }
 
-// MaxWaiting bounds how many requests can wait at a time, because of [WaitUpTo], for the limiter in
-// this process. n is from 1 to 1,000,000; the default is 1000. Further requests are denied at once.
-// A request is also denied at once if the requests that wait with its key are already as many as
-// the places that are still free. So the requests with one key never take more than half of the
+// MaxWaiting bounds how many requests of this process can wait for the limiter at a time, because
+// of [WaitUpTo]. n is from 1 to 1,000,000; the default is 1000. Further requests are denied at
+// once. A request is also denied at once if as many requests with the same key are waiting as there
+// are free places left, or more. So the requests with one key never take more than half of the
 // places, rounded up.
 func MaxWaiting(n int) Option {
 	if n < 1 || n > 1_000_000 {
@@ -273,8 +275,8 @@ func NoHeaders() AnswerOption {
 }
 
 // HeadersOnDenial omits the headers about the limit from the responses to admitted requests. Use it
-// for an outer limit that only protects against abuse: clients then see their own limit, and not
-// that one.
+// for an outer limit that only protects against abuse: with HeadersOnDenial, clients see their own
+// limit, and not the outer limit.
 func HeadersOnDenial() AnswerOption {
 	return settings.NewAnswerOption("HeadersOnDenial", func(s *settings.Settings) { s.Headers.OnDenial = true })
 }
@@ -289,8 +291,8 @@ func ResetInSeconds() AnswerOption {
 // becomes longer by a random part, which is at most the wait times share. share is above 0 and at
 // most 1. With 0.2, a Retry-After of one minute becomes 60 to 72 seconds; it never becomes shorter.
 // With 0.2 and a wait below 5 seconds, such as the one second of a 503, the random part is less
-// than a second. Only [RetryAfterMs] then spreads the clients. Denials by the outage policy are
-// spread as well.
+// than a second. In this case, only [RetryAfterMs] spreads the clients. Denials by the outage
+// policy are spread as well.
 //
 // All waits in one response use the same random number: Retry-After, Retry-After-Ms, the parameter
 // t of each denying limit in the headers of [IETF], and the "retry-after" of a [Problem]. The

@@ -33,11 +33,11 @@ type problem struct {
 // for exceeded quotas. During a ban (see [core.Ban]), it is the draft's type for abnormal usage.
 //
 // If err is or wraps a [DeniedError], and the middleware does not have [NoHeaders], the body also
-// has the members "violated-policies", "limit" and "retry-after". The first, which the draft
-// defines, has the names of the limits that denied, as they appear in RateLimit-Policy. "limit" is
-// the capacity. "retry-after" is the seconds of Retry-After, if the response has that header. If a
-// key without a limit is banned (see [core.Unlimited]), there is only "retry-after". Error handlers
-// pass the error that they receive; err can be nil.
+// has the members "violated-policies", "limit" and "retry-after". "violated-policies", which the
+// draft defines, has the names of the limits that denied, as they appear in RateLimit-Policy.
+// "limit" is the capacity. "retry-after" is the seconds of Retry-After, if the response has that
+// header. If a key without a limit is banned (see [core.Unlimited]), there is only "retry-after".
+// Error handlers pass the error that they receive; err can be nil.
 func Problem(status int, err error) []byte {
 	details := problem{Type: "about:blank", Title: http.StatusText(status), Status: status}
 	if status == statusClientGone {
