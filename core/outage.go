@@ -22,8 +22,9 @@ func FailLocal() Option { return policy(failLocal) }
 // Results of these admissions have [SourceNone]. It suits limits that only smooth traffic.
 func FailOpen() Option { return policy(failOpen) }
 
-// FailClosed admits nothing while Redis does not answer: calls return [ErrUnavailable], and the
-// middleware answers with status 503. It suits logins and payments.
+// FailClosed admits nothing that Redis would have to decide while it does not answer: such calls return
+// [ErrUnavailable], and the middleware answers with status 503. (Units of a [Lease] can still be spent.)
+// FailClosed suits logins and payments.
 func FailClosed() Option { return policy(failClosed) }
 
 func policy(p outagePolicy) Option {

@@ -17,7 +17,8 @@ import (
 func (l *Limiter) Wait(ctx context.Context, key string) (Result, error) { return l.WaitN(ctx, key, 1) }
 
 // WaitN blocks until n units are admitted for key and their Delay is over, and returns the Result
-// that admitted them. After a denial it sleeps for RetryAfter.
+// that admitted them. After a denial it sleeps for RetryAfter, or less if units that others hold may be
+// given back before that.
 //
 // Callers in this process that wait for the same key form a line, in the order in which they came.
 // Redis is asked by the first of them, and then by those callers behind it for whose cost enough
@@ -65,8 +66,9 @@ func (l *Limiter) WaitN(ctx context.Context, key string, n int64) (res Result, e
 //
 // A caller that waits for a slot of [InFlight], or for units that others hold, wakes up when slots
 // or units are given back in this process. Because other processes can give back slots and units,
-// too, the first caller in each line also asks Redis about 20 times per second. All lines together
-// ask at most 1000 times per second. If the callers of one process keep passing slots to each
+// too, the first caller in each line also asks Redis about 20 times per second, or less often if there
+// are more than about 50 lines: all lines together ask about 1000 times per second at most. If the
+// callers of one process keep passing slots to each
 // other, they leave the slots to other processes for about 25 ms every half second.
 func (l *Limiter) AcquireWait(ctx context.Context, key string, n int64) (*Permit, error) {
 	req := l.newWaiting(key, n, algorithm.OpCharge)
@@ -129,7 +131,7 @@ func (l *Limiter) acquireUnbanned(ctx context.Context, req *request) (*admission
 	}
 }
 
-// beginWait returns an error if req is invalid or can never be admitted. Otherwise begun is the time at
+// beginWait returns an error if req is invalid or can never be admitted, or if ctx has ended. Otherwise begun is the time at
 // which the wait begins. It is the zero Time if there are no observers, because only they need it.
 func (l *Limiter) beginWait(ctx context.Context, req *request) (begun time.Time, err error) {
 	if err := req.check(ctx); err != nil {
@@ -190,7 +192,8 @@ func denialOf(req *request, res *Result) *line.Denial {
 }
 
 // waitForTurn puts the caller into the line of its key, and waits until it is the caller's turn. It then
-// calls decide again and again, until decide admits the caller. req.reply is empty before each call.
+// calls decide again and again, until decide admits the caller, something fails, or the wait would be too
+// long. req.reply is empty before each call of decide.
 // The given caller has only Until and Most; waitForTurn sets its other fields.
 func (l *Limiter) waitForTurn(ctx context.Context, req *request, caller line.Caller, decide func() (*Result, error)) error {
 	if l.set.Uncounted { // the caller needs no units, so it may overtake callers that wait for some
@@ -216,7 +219,7 @@ func (l *Limiter) waitForTurn(ctx context.Context, req *request, caller line.Cal
 // longWait is the shortest wait that is probably a mistake.
 const longWait = 24 * time.Hour
 
-// warnIfLong logs a warning if a caller without a deadline is about to wait for longer than longWait.
+// warnIfLong logs a warning, once, if a caller without a deadline is about to wait for longer than longWait.
 func (l *Limiter) warnIfLong(ctx context.Context, d time.Duration) {
 	if _, bounded := ctx.Deadline(); d > longWait && !bounded {
 		l.family.events.warnOnce(ctx, "a call waits for more than a day, because its context has no deadline: "+
