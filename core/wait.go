@@ -131,8 +131,9 @@ func (l *Limiter) acquireUnbanned(ctx context.Context, req *request) (*admission
 	}
 }
 
-// beginWait returns an error if req is invalid or can never be admitted, or if ctx has ended. Otherwise begun is the time at
-// which the wait begins. It is the zero Time if there are no observers, because only they need it.
+// beginWait returns an error if req is invalid or can never be admitted, or if ctx has ended. Otherwise
+// begun is the time at which the wait begins, or the zero Time if there are no observers, because only
+// they need it.
 func (l *Limiter) beginWait(ctx context.Context, req *request) (begun time.Time, err error) {
 	if err := req.check(ctx); err != nil {
 		return begun, err
