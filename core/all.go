@@ -35,11 +35,13 @@ import (
 // admitted. If one Limiter denies, the Result is its denial, and the held units are given back in the
 // background, perhaps only after AllowAll has returned. Until then, another call can be denied because
 // of them, with a RetryAfter of at most a second. Therefore, after a denial with a RetryAfter of at
-// most a second, AllowAll asks about the key once more, unless the key is banned, Redis does not answer
-// or the deadline of ctx is too near. If the process dies while units are held,
-// these units are charged when they expire. Redis is also asked about one key after the other if a
-// Limiter has a [Lease], if a cost is 0, or if the Limiters have more than 12 limits and bans in all.
-// The decision about each key can then take a whole [Timeout], until Redis is known not to answer.
+// most a second, AllowAll asks about the key once more. It does not do so if the key is banned, if the
+// denial comes from the [SourceDenyCache], if Redis does not answer, or if the deadline of ctx is too
+// near. If the process dies while units are held, these units are charged when they expire.
+//
+// Redis is also asked about one key after the other if a Limiter has a [Lease], if a cost is 0, or if
+// the Limiters have more than 12 limits and bans in all. The decision about each key can then take a
+// whole [Timeout], until Redis is known not to answer.
 //
 // A Limiter counts nothing if all its limits are [Unlimited], or if one of its limits is 0. Such
 // Limiters decide first. Their Results are left out unless one of them denies, or all Limiters count

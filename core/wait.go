@@ -17,8 +17,8 @@ import (
 func (l *Limiter) Wait(ctx context.Context, key string) (Result, error) { return l.WaitN(ctx, key, 1) }
 
 // WaitN blocks until n units are admitted for key and their Delay is over, and returns the Result
-// that admitted them. After a denial it sleeps for RetryAfter, or less if units that others hold may be
-// given back before that.
+// that admitted them. After a denial it sleeps for RetryAfter or, if others may give back units that
+// they hold, until it is worth trying again.
 //
 // Callers in this process that wait for the same key form a line, in the order in which they came.
 // Redis is asked by the first of them, and then by those callers behind it for whose cost enough
@@ -66,10 +66,10 @@ func (l *Limiter) WaitN(ctx context.Context, key string, n int64) (res Result, e
 //
 // A caller that waits for a slot of [InFlight], or for units that others hold, wakes up when slots
 // or units are given back in this process. Because other processes can give back slots and units,
-// too, the first caller in each line also asks Redis about 20 times per second, or less often if there
-// are more than about 50 lines: all lines together ask about 1000 times per second at most. If the
-// callers of one process keep passing slots to each
-// other, they leave the slots to other processes for about 25 ms every half second.
+// too, the first caller in each line also asks Redis about 20 times per second, or less often if
+// there are more than about 50 lines: all lines together ask about 1000 times per second at most. If
+// the callers of one process keep passing slots to each other, they leave the slots to other
+// processes for about 25 ms every half second.
 func (l *Limiter) AcquireWait(ctx context.Context, key string, n int64) (*Permit, error) {
 	req := l.newWaiting(key, n, algorithm.OpCharge)
 	defer req.recycle()

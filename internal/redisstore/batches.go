@@ -117,8 +117,8 @@ func (s *Store) work(d *Call) int64 {
 //     unless it is known that one script may have all their keys.
 //   - On any other server of which it is known that one script may not have all their keys, nothing
 //     is sent, and each call gets ErrRetryAlone.
-//   - If all calls are in the background, and they are more than one script may make, they are made by
-//     a pipeline of scripts with up to perScript calls each.
+//   - If no call is a plain decision, and there are more calls than one script may make, they are made
+//     by a pipeline of scripts with up to perScript calls each. Only calls in the background are so many.
 //
 // An error that execute returns applies to all calls. If execute returns nil, the field err of each
 // call has the error of the call alone, which may be nil.
