@@ -283,7 +283,7 @@ func (t *multiCall) result() Result {
 }
 
 // A joint is a decision on all keys by one script on one server. The script charges all keys at
-// once. So no units are held for a moment, because of which another call could be denied.
+// once. It holds no units in the meantime, so no other call is denied because of held units.
 type joint struct {
 	*multiCall
 

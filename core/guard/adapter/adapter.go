@@ -104,8 +104,8 @@ func (a Adapter[N, H]) OnDenied(h H) guard.AnswerOption {
 	return settings.NewAnswerOption("OnDenied", func(s *settings.Settings) { s.OnDenied = h })
 }
 
-// OnError returns the adapter's option OnError. Its handler answers the requests that are not served for
-// another reason than a denial. OnError panics if h is nil.
+// OnError returns the adapter's option OnError. Its handler answers the requests that are refused for
+// any reason other than a denial. OnError panics if h is nil.
 func (a Adapter[N, H]) OnError(h H) guard.AnswerOption {
 	settings.MustFunc(isNil(h), "OnError", "answers requests without a decision")
 	return settings.NewAnswerOption("OnError", func(s *settings.Settings) { s.OnError = h })
