@@ -37,9 +37,10 @@ import (
 // one Limiter denies, the Result is its denial, and the held units are given back in the background,
 // perhaps only after AllowAll has returned. Until then, another call can be denied because of them,
 // with a RetryAfter of at most a second. Therefore, after a denial with a RetryAfter of at most a
-// second, AllowAll asks about the key once more. If the process dies while units are held, these units
-// are charged when the [Hold] is over. If Redis does not answer, the decision about each key can take
-// a whole [Timeout], until the outage is noticed.
+// second, AllowAll asks about the key once more. It does not do so if the key is banned, if the denial
+// comes from the [SourceDenyCache], if Redis does not answer, or if the deadline of ctx is too near. If
+// the process dies while units are held, these units are charged when the [Hold] is over. If Redis does
+// not answer, the decision about each key can take a whole [Timeout], until the outage is noticed.
 //
 // A Limiter counts nothing if all its limits are [Unlimited], or if one of its limits is 0. Such
 // Limiters decide first. Their Results are left out unless one of them denies, or all Limiters count
@@ -175,8 +176,8 @@ func (t *multiCall) asGiven() []int {
 // isOf reports whether m has the same key and the same limits as k.
 func (k Keyed) isOf(m member) bool { return k.limiter.set == m.limiter.set && k.key == m.key }
 
-// reserve reserves the units of all keys, one key after the other. If a key denies, reserve returns its
-// denial, and gives the units of the other keys back.
+// reserve reserves the units of all keys, one key after the other. If a key denies, reserve returns the
+// denial. If it returns a denial or an error, it gives back what it has reserved of other keys.
 func (t *multiCall) reserve(ctx context.Context) (*admission, error) {
 	r, kept := new(admission), false
 	if t.remembersDenial(ctx, &r.Result) {
@@ -221,7 +222,8 @@ func (t *multiCall) remembersDenial(ctx context.Context, res *Result) bool {
 	return false
 }
 
-// remembersDenial sets res to a remembered denial of m's key. It returns false if there is none.
+// remembersDenial sets res to a remembered denial of m's key. It returns false if there is none, or if the
+// Limiter has leases.
 func (m *member) remembersDenial(ctx context.Context, n int64, res *Result) bool {
 	l, req := m.limiter, m.newRequest(n, algorithm.OpReserve)
 	defer req.recycle()
@@ -243,9 +245,10 @@ const maxPause = 20 * time.Millisecond
 
 // reserve reserves the units of m. A denial with a short RetryAfter may be caused by another call of
 // AllowAll, which holds units only until all of its keys have decided. So after such a denial,
-// reserve pauses and decides once more. The pause is twice as long as this call has taken so far, and
-// at most maxPause. If ctx ends during the pause, reserve returns the error of ctx. If the deadline of
-// ctx comes before the end of the pause, reserve does not pause, and returns the denial.
+// reserve pauses and decides once more, unless Redis has failed, the key is banned, or the denial was
+// remembered. The pause is twice as long as this call has taken so far, and at most maxPause. If ctx ends
+// during the pause, reserve returns the error of ctx. If the deadline of ctx comes before the end of the
+// pause, reserve does not pause, and returns the denial.
 func (m *member) reserve(ctx context.Context, t *multiCall, began time.Time) (*admission, error) {
 	r, err := m.reserveOnce(ctx, t)
 	if t.redisErr != nil || err != nil || r.Allowed || r.Banned || r.Source == SourceDenyCache || r.RetryAfter > micros(algorithm.HeldRetry) {
@@ -281,7 +284,7 @@ func (t *multiCall) result() Result {
 }
 
 // A joint is a decision on all keys by one script on one server. The script charges all keys at
-// once: no units are held in the meantime, for which another call could be denied.
+// once. It holds no units in the meantime, so no other call is denied because of held units.
 type joint struct {
 	*multiCall
 
@@ -296,7 +299,7 @@ type joint struct {
 //   - A limiter has leases, because their units are in this process.
 //   - A cost is 0, because even a limit that is overdrawn must admit it.
 //
-// Any other error says that Redis failed.
+// Any other error says that Redis failed, or that ctx has ended.
 func (t *multiCall) joint(ctx context.Context) (*joint, error) {
 	j := &joint{multiCall: t, parts: make([]redisstore.Part, len(t.members))}
 	for i := range t.members {
@@ -347,8 +350,8 @@ func (j *joint) decide(ctx context.Context, res *Result) error {
 	return nil
 }
 
-// answer returns the Result of the i-th key. If that key denies, answer remembers the denial. admitted
-// says whether all keys admit.
+// answer returns the Result of the i-th key. If that key denies, the denial may be remembered from now on;
+// see denials. admitted says whether all keys admit.
 func (j *joint) answer(ctx context.Context, i int, admitted bool) (res Result) {
 	m := &j.members[i]
 	req := m.newRequest(j.n, algorithm.OpReserve)

@@ -75,7 +75,9 @@ func (l *Limiter) allow(ctx context.Context, req *request, res *Result) error {
 	return l.decide(ctx, req, res)
 }
 
-// decide makes a decision, sets res to its Result, and notifies the observers.
+// decide makes a decision, sets res to its Result, and notifies the observers. There are two exceptions:
+// the denial of a caller that waits is no event, and the event of an admission that leaves nothing to end
+// is delayed while other keys of the same call have not decided.
 func (l *Limiter) decide(ctx context.Context, req *request, res *Result) error {
 	l.catchUp()
 	observed := len(l.family.events.observers) > 0 && req.call.Op != algorithm.OpEvaluate
@@ -98,8 +100,9 @@ func (l *Limiter) decide(ctx context.Context, req *request, res *Result) error {
 	}
 	e := Event{Kind: EventDecision, Result: *res, Cost: req.call.N, Took: time.Since(start), Err: err}
 	if req.multi != nil && err == nil && res.Allowed && (req.reply.Hold == nil || req.call.N == 0) {
-		// This event waits until all keys have admitted. Observers would otherwise count an admission that
-		// comes to nothing when another key denies: it has nothing to give back, so no EventCancel follows.
+		// This event waits until all keys have admitted. If another key denied, observers would otherwise
+		// count an admission that has come to nothing: no EventCancel follows, because the admission has
+		// nothing to give back.
 		req.multi.admitted = append(req.multi.admitted, keyedEvent{l.family.events, req.call.Key, e})
 		return nil
 	}

@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// maxDerived bounds how many derived Limiters are remembered. When the bound is reached, all of them are
-// forgotten; With makes a Limiter again when its limits are given again.
+// maxDerived bounds how many derived Limiters are remembered. When one more must be remembered, all others
+// are forgotten. If With then gets the limits of a forgotten Limiter, it makes a new one.
 const maxDerived = 100_000
 
 // derived remembers the Limiters that With has returned.

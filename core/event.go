@@ -58,8 +58,8 @@ const (
 	// decision could not be sent, the outage policy decides. At most one such event is emitted per
 	// second.
 	EventOverload
-	// EventBan is a ban that has begun in this process. Took is its duration. If a denial began the
-	// ban, Result is that denial. If [Limiter.Block] began it, there is no Result.
+	// EventBan is a ban that this process has begun. Took is its duration. If a denial began the ban,
+	// Result is that denial. If [Limiter.Block] began it, there is no Result.
 	// [Limiter.Unblock] also emits an EventBan, with a Took of 0. [Limiter.BlockAtLeast] always
 	// emits an EventBan, even if the key has a longer ban already. See [Ban].
 	EventBan
@@ -95,7 +95,7 @@ type Event struct {
 	// Limiter is the name of the Limiter.
 	Limiter string
 	// Result is the Result of an EventDecision or EventWait, or the zero Result if Err is set. For
-	// an EventBan it is the denial that began the ban. For an EventSlots, only its LimiterName and
+	// an EventBan it is the denial that began the ban, if any. For an EventSlots, only its LimiterName and
 	// LimitName are set.
 	Result Result
 	// Cost is a number of units. For an EventDecision or EventWait, it is the cost that was asked
@@ -176,7 +176,7 @@ func (m *emitter) logAt(ctx context.Context, level slog.Level, message string, a
 	m.log().Log(ctx, level, message, append(attrs, "limiter", m.limiter)...)
 }
 
-// warnOnce logs a warning, unless it has logged the same message before.
+// warnOnce logs a warning, unless it has already been called with the same message.
 func (m *emitter) warnOnce(ctx context.Context, message string) {
 	if _, before := m.warned.LoadOrStore(message, true); !before {
 		m.logAt(ctx, slog.LevelWarn, "redislimit: "+message+"; this is logged once")
@@ -213,8 +213,8 @@ type overload struct {
 	logged minutely
 }
 
-// count counts a call. The first call that is counted is reported a second later, together with all
-// calls that are counted until then. policy is the name of the outage policy.
+// count counts a call. A second after the first call was counted, all calls that were counted so far are
+// reported together, and the count begins at 0 again. policy is the name of the outage policy.
 func (o *overload) count(m *emitter, policy string) {
 	if o.calls.Add(1) == 1 {
 		time.AfterFunc(time.Second, func() { o.notify(m, policy) })

@@ -67,7 +67,7 @@ func (res *Result) fillOne(r *decision.Reply, i int, charged bool) {
 }
 
 // fillUncounted sets res for limits that count nothing. The Result describes the first limit of 0. If
-// there is none, it describes the Unlimited limit.
+// there is no limit of 0, the Result describes the first limit, which is Unlimited.
 func (res *Result) fillUncounted(r *decision.Reply) {
 	set := r.Set
 	i := max(0, slices.Index(set.Capacities, 0))

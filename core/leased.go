@@ -21,8 +21,9 @@ type leasing struct {
 	timeout time.Duration
 }
 
-// spend decides c by spending units of the lease that the key has. It returns false if the key has no
-// lease, or if the lease has ended or has too few units.
+// spend decides c by spending units of the lease that the key has. It returns false if that is not
+// possible: if c only reads, if the key has no lease, or if the lease is closed, too old or has too few
+// units.
 func (s *leasing) spend(c *decision.Call, r *decision.Reply) bool {
 	if s == nil || !c.Writes() {
 		return false
@@ -32,8 +33,8 @@ func (s *leasing) spend(c *decision.Call, r *decision.Reply) bool {
 }
 
 // decide decides c after spend has returned false. If the key is hot, that is, if it is decided on
-// often, decide takes a new lease and spends units of the new lease. If this is not possible, Redis
-// decides.
+// often, decide takes a new lease and spends units of the new lease. If this is not possible, or if c
+// only reads, Redis decides.
 func (s *leasing) decide(ctx context.Context, c *decision.Call, r *decision.Reply) error {
 	if !c.Writes() {
 		return s.redis.Decide(ctx, c, r)
@@ -67,18 +68,18 @@ func (s *leasing) decide(ctx context.Context, c *decision.Call, r *decision.Repl
 	return nil
 }
 
-// await waits until the lease that is being taken for hot is granted or refused. It returns at once if no
-// lease is being taken, or if other requests have claimed so much of it that n units are not left. It
-// returns an error if ctx ends or one Timeout passes before that.
+// await waits until the exchange of leases that is in flight for hot has ended; see lease.Leases.Exchange. It
+// returns at once if no exchange is in flight, or if Awaited says that the request need not wait. It returns an
+// error if ctx ends or one Timeout passes before the exchange has ended.
 func (s *leasing) await(ctx context.Context, hot *lease.HotKey, n int64) error {
-	granted := s.all.Awaited(hot, n)
-	if granted == nil {
+	ended := s.all.Awaited(hot, n)
+	if ended == nil {
 		return nil
 	}
 	over := time.NewTimer(s.timeout)
 	defer over.Stop()
 	select {
-	case <-granted:
+	case <-ended:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
@@ -87,15 +88,15 @@ func (s *leasing) await(ctx context.Context, hot *lease.HotKey, n int64) error {
 	}
 }
 
-// spendFrom decides c by spending units of le. It returns false if le is nil, has ended or has too few
-// units.
+// spendFrom decides c by spending units of le. It returns false if le is nil, closed or too old, or if it
+// has too few units.
 func (s *leasing) spendFrom(le *lease.Lease, c *decision.Call, r *decision.Reply, now lease.Instant) bool {
-	before, ok := le.Spend(c.N, c.Op == algorithm.OpReserve, now)
+	taken, ok := le.Spend(c.N, c.Op == algorithm.OpReserve, now)
 	if !ok {
 		return false
 	}
 	r.Set, r.N, r.Source, r.Age = c.Set, c.N, decision.Lease, le.Age(now)
-	le.Answers(r.Room()[:0], before)
+	le.Answers(r.Room()[:0], taken)
 	r.Conclude()
 	if h := c.NewHold(c.Set, s.redis.now); h != nil {
 		h.FromLease(le, le.Handles, time.Now().Add(-now.Since(le.Sent())))

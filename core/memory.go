@@ -41,7 +41,7 @@ func (s *inMemory) Decide(_ context.Context, c *decision.Call, r *decision.Reply
 	return nil
 }
 
-// End ends a hold.
+// End carries out e. It never fails.
 func (s *inMemory) End(_ context.Context, e hold.Ending) error {
 	s.store.End(e.Set.Memory, e.Key, endingOperation(e))
 	if e.Freed != nil {
@@ -50,7 +50,7 @@ func (s *inMemory) End(_ context.Context, e hold.Ending) error {
 	return nil
 }
 
-// Renew renews holds.
+// Renew carries out renewals.
 func (s *inMemory) Renew(all []*hold.Renewal) {
 	for _, r := range all {
 		if handles := r.Begin(); handles != nil {
@@ -65,7 +65,7 @@ func (s *inMemory) Reset(_ context.Context, set *limits.Set, key string) error {
 	return nil
 }
 
-// Block bans key.
+// Block bans key, or ends its ban; see backend.
 func (s *inMemory) Block(_ context.Context, set *limits.Set, key string, lasts int64, atLeast bool) error {
 	s.store.Block(set.Memory, key, lasts, atLeast)
 	return nil

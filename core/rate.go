@@ -18,13 +18,13 @@ const (
 )
 
 // A Rate is a number of units per period, such as 100 per minute. The count is from 0 to 1e9, and
-// the period from 1 millisecond to 400 days in whole microseconds; [ParseRate] and [Limiter.With]
-// refuse anything else. [New] also refuses a count of 0, which denies everything: see [Limit].
-// Rates are comparable with ==.
+// the period from 1 millisecond to 400 days in whole microseconds; [New], [ParseRate] and
+// [Limiter.With] refuse anything else. A count of 0 denies everything. [New] refuses it, but
+// [ParseRate] and [Limiter.With] do not: see [Limit]. Rates are comparable with ==.
 type Rate struct {
 	count  int64
 	period time.Duration
-	unit   calendar.Unit // set by PerWeek and PerMonth, which need calendar windows; otherwise 0
+	unit   calendar.Unit // the unit of calendar windows, for PerWeek, PerMonth and the texts that mean them; otherwise 0
 }
 
 // PerSecond returns the Rate of n units per second.
@@ -103,7 +103,8 @@ func (r *Rate) UnmarshalText(text []byte) (err error) {
 // MarshalText returns the text of [Rate.String].
 func (r Rate) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
 
-// String returns the Rate in a form that [ParseRate] reads, such as "100/1m".
+// String returns the Rate in a form that [ParseRate] reads, such as "100/1m". ParseRate refuses the text if
+// the Rate itself is not allowed.
 func (r Rate) String() string {
 	period := formatPeriod(r.period)
 	if r.unit > 0 {
@@ -124,8 +125,8 @@ func (r Rate) check() error {
 	return nil
 }
 
-// forgottenUnit returns a hint for a period of less than a microsecond: the program has probably forgotten
-// to multiply a number by a unit. For any other period the hint is empty.
+// forgottenUnit returns a hint for a positive period of less than a microsecond: the program has probably
+// forgotten to multiply a number by a unit. For any other period the hint is empty.
 func forgottenUnit(period time.Duration) string {
 	if period < 1 || period >= time.Microsecond {
 		return ""

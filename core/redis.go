@@ -22,8 +22,8 @@ type backend interface {
 	hold.Keeper
 	// Reset forgets what was charged to key.
 	Reset(ctx context.Context, set *limits.Set, key string) error
-	// Block bans key for the given number of microseconds, or ends its ban if that is 0. If atLeast is
-	// set, a ban that already ends later stays as it is.
+	// Block bans key for lasts microseconds, or ends its ban if lasts is 0. If atLeast is set, a ban that
+	// would end later than the new one stays as it is.
 	Block(ctx context.Context, set *limits.Set, key string, lasts int64, atLeast bool) error
 }
 
@@ -49,7 +49,7 @@ func takeReply(r *decision.Reply, set *limits.Set, call *redisstore.Call) {
 	r.Conclude()
 }
 
-// End ends a hold.
+// End carries out e.
 func (s *inRedis) End(ctx context.Context, e hold.Ending) error {
 	if e.Op == algorithm.OpSettle {
 		e.Handles = algorithm.MarkExpired(e.Set.Limits, e.Handles, e.Passed.Microseconds(), 0)
@@ -57,7 +57,7 @@ func (s *inRedis) End(ctx context.Context, e hold.Ending) error {
 	return e.Set.Store.End(ctx, redisstore.NewCall(e.Set.Redis, e.Key, endingOperation(e)), e.Freed)
 }
 
-// Renew renews holds. The renewals of each Store are sent together, so that they may share round trips.
+// Renew carries out renewals. The renewals of each Store are sent together, so that they can share round trips.
 func (s *inRedis) Renew(all []*hold.Renewal) {
 	byStore := make(map[*redisstore.Store][]redisstore.Background, 1)
 	for _, r := range all {
@@ -78,7 +78,7 @@ func (s *inRedis) Reset(ctx context.Context, set *limits.Set, key string) error 
 	return set.Store.Reset(ctx, set.Redis, key)
 }
 
-// Block bans key.
+// Block bans key, or ends its ban; see backend.
 func (s *inRedis) Block(ctx context.Context, set *limits.Set, key string, lasts int64, atLeast bool) error {
 	return set.Store.Block(ctx, set.Redis, key, lasts, atLeast)
 }

@@ -23,14 +23,16 @@ const maxParts = 4
 // be admitted. If the rest is more than the capacity, RetryAfter says when as many units as the
 // capacity would be admitted. RetryAfter is 0 if all n units were granted.
 //
-// AllowUpTo makes ordinary decisions: one if all n units are admitted or none remain, and otherwise
-// at least three. The first decision is about n units, the second about the units that remain, and
-// the last asks when the rest would be admitted. If other callers take units after the first
-// decision, the second can be denied, too; AllowUpTo then asks for what remains now. After four
-// attempts to get what remains, it grants nothing. So it never grants more than the limit, but
-// while many callers take units at the same time, it can grant less than what remains. It begins no
-// [Ban], and observers are notified of one decision with the granted units. A cost of 0 is decided
-// as in [Limiter.AllowN].
+// AllowUpTo makes ordinary decisions: one if all n units are admitted, if none remain or if the key
+// is banned; two if n is above the capacity and the whole capacity is admitted; and otherwise at
+// least three. The first decision is about n units, or about the capacity if n is above it. The
+// second is about the units that remain, and the last asks when the rest would be admitted. If Redis
+// does not answer and [FailOpen] admits the units, no decision follows. If other callers take units
+// after the first decision, the second can be denied, too; AllowUpTo then asks for what remains now.
+// After four attempts to get what remains, it grants nothing. So it never grants more than the
+// limit, but while many callers take units at the same time, it can grant less than what remains. It
+// begins no [Ban], and observers are notified of one decision: with the granted units, or with n
+// units if none are granted. A cost of 0 is decided as in [Limiter.AllowN].
 //
 // Errors are the same as for AllowN. A Limiter with a [LeakyBucket] or [InFlight] returns an error,
 // because neither a place in a queue nor a slot can be granted in part.

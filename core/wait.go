@@ -17,7 +17,8 @@ import (
 func (l *Limiter) Wait(ctx context.Context, key string) (Result, error) { return l.WaitN(ctx, key, 1) }
 
 // WaitN blocks until n units are admitted for key and their Delay is over, and returns the Result
-// that admitted them. After a denial it sleeps for RetryAfter.
+// that admitted them. After a denial it sleeps for RetryAfter or, if others may give back units that
+// they hold, until it is worth trying again.
 //
 // Callers in this process that wait for the same key form a line, in the order in which they came.
 // The first of them asks Redis. A caller behind it also asks Redis if enough units remain for this
@@ -130,8 +131,9 @@ func (l *Limiter) acquireUnbanned(ctx context.Context, req *request) (*admission
 	}
 }
 
-// beginWait returns an error if req is invalid or can never be admitted. Otherwise begun is the time at
-// which the wait begins. It is the zero Time if there are no observers, because only they need it.
+// beginWait returns an error if req is invalid or can never be admitted, or if ctx has ended. Otherwise
+// begun is the time at which the wait begins, or the zero Time if there are no observers, because only
+// they need it.
 func (l *Limiter) beginWait(ctx context.Context, req *request) (begun time.Time, err error) {
 	if err := req.check(ctx); err != nil {
 		return begun, err
@@ -191,7 +193,8 @@ func denialOf(req *request, res *Result) *line.Denial {
 }
 
 // waitForTurn puts the caller into the line of its key, and waits until it is the caller's turn. It then
-// calls decide again and again, until decide admits the caller. req.reply is empty before each call.
+// calls decide again and again, until decide admits the caller, something fails, or the wait would be too
+// long. req.reply is empty before each call of decide.
 // The given caller has only Until and Most; waitForTurn sets its other fields.
 func (l *Limiter) waitForTurn(ctx context.Context, req *request, caller line.Caller, decide func() (*Result, error)) error {
 	if l.set.Uncounted { // the caller needs no units, so it may overtake callers that wait for some
@@ -217,7 +220,7 @@ func (l *Limiter) waitForTurn(ctx context.Context, req *request, caller line.Cal
 // longWait is the shortest wait that is probably a mistake.
 const longWait = 24 * time.Hour
 
-// warnIfLong logs a warning if a caller without a deadline is about to wait for longer than longWait.
+// warnIfLong logs a warning, once, if a caller without a deadline is about to wait for longer than longWait.
 func (l *Limiter) warnIfLong(ctx context.Context, d time.Duration) {
 	if _, bounded := ctx.Deadline(); d > longWait && !bounded {
 		l.family.events.warnOnce(ctx, "a call waits for more than a day, because its context has no deadline: "+

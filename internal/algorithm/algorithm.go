@@ -13,7 +13,7 @@ type Numbers struct {
 	Aligned       bool  // fixed windows start at multiples of the period since the Unix epoch
 	Named         bool  // the limit has a name of its own, so that the Redis key of a bucket does not contain the period
 
-	Calendar *calendar.Calendar // the calendar of calendar windows; nil if the windows begin at multiples of the period
+	Calendar *calendar.Calendar // for the Kind Calendar alone: its calendar; nil means windows of Period that begin at its multiples
 }
 
 // A Kind is one of the algorithms: it has everything that all limits of the algorithm have in
@@ -26,7 +26,7 @@ type Kind struct {
 	Debt   bool // a cost adds to a debt, which drains at the rate
 	Delays bool // units are places in a queue: an admitted request waits for its turn, and its units cannot be held
 	Aligns bool // windows can be aligned
-	Moves  bool // constants depend on the time; see Limit.ConstantsAt
+	Moves  bool // the constants of the script depend on the time; see Limit.ConstantsAt
 	Slots  bool // units are slots: they are held until the work has ended, and there is no rate
 	// Unleasable is the reason why units cannot be leased, or "" if they can be leased.
 	Unleasable string
@@ -73,11 +73,13 @@ type Evaluator interface {
 	Refund(s *State, now, n int64, charged Handle)
 	// ResetAt returns the instant at which the full limit is available again.
 	ResetAt(s *State) int64
-	// Usage returns how much of the limit is used at now, from 0 to 1 or a little above.
+	// Usage returns how much of the limit is used at now: 0 means nothing, and 1 the whole limit. The result
+	// is above 1 if more was charged than the limit allows, as a settlement can do.
 	Usage(s *State, now int64) float64
 
-	// Constants returns the arguments of the script that are the same for every decision. An int64
-	// among them becomes a number in Lua, and every other value a string.
+	// Constants returns the arguments of the script that do not depend on the decision. For a Kind with
+	// Moves they depend on the time, so Limit.ConstantsAt replaces them. An int64 among them becomes a
+	// number in Lua, and every other value a string.
 	Constants() []any
 	// Cost appends the arguments of the script for a cost of n units.
 	Cost(args []any, n int64) []any
@@ -94,15 +96,15 @@ type Evaluator interface {
 	// has another method for that, because the handle of a place also contains the epoch.
 	ChargeHandle(o Observation, n int64) Handle
 	// WithHeld returns the observation that a decision on n units would have made if the held units
-	// had been charged immediately before it. o was observed by a decision on n and held units
-	// together, to which the held units were not charged.
+	// had been charged immediately before it. o is the observation of a decision on n + held units. The
+	// used units in o do not include the held units.
 	WithHeld(o Observation, n, held int64) Observation
-	// DeniedFor returns for how long after o.At n units are certainly denied, even if all held units
-	// are given back. o was observed by a decision on n and held units together, which denied.
+	// DeniedFor returns for how long, counted from o.At, a cost of n units is certainly denied, even if all
+	// held units are given back. o is the observation of a decision on n + held units, which denied.
 	DeniedFor(o Observation, n, held int64) int64
-	// Adopt converts s to the numbers of this Evaluator. s was written by before, an Evaluator with
+	// Adopt converts s to the numbers of this Evaluator. writer is the Evaluator that has written s; it has
 	// the same Redis key and perhaps other numbers. Used units stay used.
-	Adopt(s *State, before Evaluator, now int64)
+	Adopt(s *State, writer Evaluator, now int64)
 	// MaxCharge bounds a charge that is made whether it fits or not, as when a hold expires. It returns
 	// how many of n units are charged: fewer than n if a State cannot count so many, or if a larger
 	// charge would make no difference.
@@ -180,7 +182,7 @@ const Never = math.MaxInt64
 // maxInstant.
 const maxInstant = 1 << 53
 
-// maxUnits bounds the units of a window. These may exceed the limit, because a settlement may charge more
-// than was held. maxUnits is above every limit, and so small that Lua computes the products of a sliding
-// window counter exactly.
+// maxUnits is the largest number of units that is stored for a window: MaxCharge keeps charges within it. The
+// units of a window may exceed the limit, because a settlement may charge more than was held. maxUnits is
+// above every limit, and so small that Lua computes the products of a sliding window counter exactly.
 const maxUnits = 1 << 30

@@ -2,8 +2,9 @@ package algorithm
 
 var fixedWindowLua = readLua("fixed_window", bansLua)
 
-// FixedWindow counts the units in windows. A window begins with the first charge after the window before
-// has ended. Aligned windows begin at multiples of the period since the Unix epoch instead.
+// FixedWindow counts the units in windows. A window begins with the first charge after the previous window
+// has ended, or after all units of the previous window were refunded. Aligned windows begin at multiples of
+// the period since the Unix epoch instead.
 var FixedWindow = &Kind{
 	Name: "fixed_window", Tag: "fixed", Aligns: true, New: newFixedWindow,
 	lua: fixedWindowLua,
@@ -33,10 +34,10 @@ func (w *fixedWindow) Evaluate(s *State, now, n int64) (Observation, bool) {
 	return Observation{At: now, A: used, B: opened, C: end - opened}, fits
 }
 
-// length returns how long a window lasts after its first charge, if that is at opened.
-func (w *fixedWindow) length(opened int64) int64 {
+// length returns how long a window lasts after its first charge, which is made at the instant firstCharge.
+func (w *fixedWindow) length(firstCharge int64) int64 {
 	if w.aligned {
-		return w.period - opened%w.period
+		return w.period - firstCharge%w.period
 	}
 	return w.period
 }
@@ -85,8 +86,8 @@ func (w *fixedWindow) Valid(o Observation) bool {
 	return used >= 0 && used < maxInstant && opened >= 0 && opened < maxInstant && length > 0 && length <= w.period && end(o) > o.At
 }
 
-// ChargeHandle returns the instant of the window's first charge. After a reset that instant is another one,
-// so Refund does not take back from a window that was opened after the reset.
+// ChargeHandle returns the instant of the window's first charge. After a reset, the first charge has a later
+// instant (unless the clock still shows the same microsecond), so Refund takes nothing from the new window.
 func (w *fixedWindow) ChargeHandle(o Observation, _ int64) Handle { return Handle{A: o.B} }
 
 func (w *fixedWindow) WithHeld(o Observation, _, held int64) Observation {
@@ -102,10 +103,10 @@ func (w *fixedWindow) DeniedFor(o Observation, n, _ int64) int64 {
 	return w.Outcome(o, n, false, false).RetryAfter
 }
 
-// Adopt does nothing: the windows with one key are the same for all limits.
+// Adopt does nothing: all limits with the same Redis key have the same windows.
 func (w *fixedWindow) Adopt(*State, Evaluator, int64) {}
 
-// MaxCharge keeps the units of a window at most maxUnits: a value with more would be foreign in Redis.
+// MaxCharge keeps the units of a window at most maxUnits: a script takes a stored value with more for foreign.
 func (w *fixedWindow) MaxCharge(o Observation, n int64) int64 { return min(n, max(0, maxUnits-o.A)) }
 
 func (w *fixedWindow) Capacity() (units, window int64) { return w.count, w.period }

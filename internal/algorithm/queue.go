@@ -209,8 +209,8 @@ func (q *queue) DeniedFor(o Observation, n, _ int64) int64 {
 // Adopt begins a new epoch if the rate has changed. The epoch is now, or 1 µs after the last epoch if that
 // is later, so that the two differ. The queue ends at the same instant as before (rounded up to a whole
 // microsecond), because delays were promised to the requests that wait.
-func (q *queue) Adopt(s *State, before Evaluator, now int64) {
-	if old, ok := before.(*queue); ok && old.unit != q.unit {
+func (q *queue) Adopt(s *State, writer Evaluator, now int64) {
+	if old, ok := writer.(*queue); ok && old.unit != q.unit {
 		s.A, s.B = span{s.A, s.B}.micros(), 0
 		s.C, s.log = max(now, s.C+1), nil
 	}

@@ -2,9 +2,9 @@
 //
 // While only a few calls are in flight, a call does not wait: its caller sends it alone. Once
 // [Bound.InFlight] calls and batches are in flight, further calls wait in batches. When a call or batch
-// that is in flight returns, the first waiting batch starts: all its calls are sent together. If round
-// trips are short, fewer batches may be in flight at a time, which makes each batch larger and the
-// server's work per call smaller.
+// that is in flight returns, the first waiting batch may start: all its calls are sent together. If
+// round trips are short, fewer batches may be in flight at a time; see [Bound.Batches]. This makes each
+// batch larger, and the server's work for each call smaller.
 //
 // A caller calls [Batcher.Enter] and does what the returned [Way] says. The package knows nothing of Redis:
 // a [RunFunc] carries out a batch.
@@ -22,7 +22,7 @@ import (
 // again, alone. This package never returns it: a RunFunc stores it in a call.
 var ErrRetryAlone = errors.New("to be sent again, alone")
 
-// ErrTimeout is the error of [Place.Wait] if its channel until is closed before the batch ends.
+// ErrTimeout is the error of [Place.Wait] if its channel timeout is closed before the batch ends.
 var ErrTimeout = errors.New("the batch took too long")
 
 // A RunFunc carries out the calls of one batch. The error that it returns is the error of every call in the
@@ -36,14 +36,16 @@ const (
 	maxInFlightSlow = 16
 	// slow is the time above which a round trip counts as slow.
 	slow = 5 * time.Millisecond
-	// short is the time below which a round trip counts as short: a caller then waits for less time than a
-	// larger batch saves. A round trip over a network with a latency of 0.3 ms must not count as short.
-	// There, with 16 callers, two batches in flight had 10% less throughput than four.
+	// short is the time below which a round trip counts as short: waiting for a larger batch then costs a
+	// caller less time than the larger batch saves. A round trip over a network with a latency of 0.3 ms
+	// must not count as short. There, with 16 callers, two batches in flight had 10% less throughput than
+	// four.
 	short = 250 * time.Microsecond
 	// minStallDelay is the shortest time after which the timer calls startStalled. A timer of 1 ms took as
 	// much of the process's CPU time as larger batches save.
 	minStallDelay = 5 * time.Millisecond
 	// If no batch has started for the time stalled, startStalled assumes that the batches in flight hang.
+	// (If round trips are longer than Bound.SpreadFrom, startStalled spreads batches instead.)
 	stalled = time.Millisecond
 	// maxWaiting is how many calls may wait at a time.
 	maxWaiting = 1 << 16
@@ -58,8 +60,8 @@ type Bound struct {
 	Batches int
 	// Calls is how many calls a batch may contain.
 	Calls int
-	// Weight is how much the calls of a batch may weigh together. A call that weighs more than Weight is
-	// sent in a batch of its own.
+	// Weight is how much the calls of a batch may weigh together. A call that alone weighs more than Weight
+	// gets a batch of its own.
 	Weight int64
 	// SpreadFrom is the length of a round trip above which batches start at even intervals, whether or not
 	// another batch has returned. Otherwise, callers of a distant server might reach their deadlines while
@@ -80,7 +82,7 @@ type Batcher[T any] struct {
 	batches   int           // how many of inFlight are batches
 	waiting   []*batch[T]   // in the order in which they will start; all except the last are full
 	calls     int           // how many calls are in waiting
-	roundTrip time.Duration // the shortest round trip of the recently answered batches; 0 before the first
+	roundTrip time.Duration // about the shortest round trip of the recently answered batches, see deliver; 0 before the first
 	lastReply time.Time     // when a batch was last answered without an error
 	began     time.Time     // when a batch last started
 	timer     *time.Timer   // calls startStalled; nil until it is first needed
@@ -91,7 +93,7 @@ type Batcher[T any] struct {
 // fields sent and err are an exception once the batch has started: from then on until done is closed,
 // only the goroutine of runBatches uses them.
 type batch[T any] struct {
-	ctx       context.Context //nolint:containedctx // values of the first caller's context, which may end before the batch does
+	ctx       context.Context //nolint:containedctx // has the values of the first caller's context, but does not end with it
 	calls     []batchedCall[T]
 	sent      []T           // the calls whose callers had not left when the batch started
 	weight    int64         // of all calls together
@@ -338,18 +340,17 @@ type Abandoned struct {
 	LastReply time.Time // when a batch of the Batcher was last answered without an error
 }
 
-// Wait waits until the batch of the call ends, and returns the error of the batch. If ctx ends or until
-// is closed before that, Wait returns the error of ctx or [ErrTimeout], and an Abandoned that describes
-// the call. The call is then dropped if it has not been sent. If it has been sent, it continues, and the
-// function that [New] got as abandoned receives its outcome. The Abandoned is zero if the batch has
-// ended.
-func (p Place[T]) Wait(ctx context.Context, until <-chan struct{}) (Abandoned, error) {
+// Wait waits until the batch of the call ends, and returns the error of the batch and the zero Abandoned.
+// If ctx ends or the channel timeout is closed before that, Wait returns the error of ctx or [ErrTimeout],
+// and an Abandoned that describes the call. The call is then dropped if it has not been sent. If it has
+// been sent, it continues, and the function that [New] got as abandoned receives its outcome.
+func (p Place[T]) Wait(ctx context.Context, timeout <-chan struct{}) (Abandoned, error) {
 	var err error
 	select {
 	case <-p.batch.done:
 	case <-ctx.Done():
 		err = ctx.Err()
-	case <-until:
+	case <-timeout:
 		err = ErrTimeout
 	}
 	if err != nil {

@@ -29,7 +29,8 @@ func Go(f func() error, late func(error)) *Pending {
 	return p
 }
 
-// Done returns a channel that is closed when the call ends, unless Take was called before.
+// Done returns a channel that is closed when the call ends. If Take is called before that, the channel is
+// never closed.
 func (p *Pending) Done() <-chan struct{} { return p.done }
 
 // Take returns the error of the call. If the call has not ended, Take returns orElse at once, and late

@@ -20,11 +20,11 @@ type Core[Limiter, Permit, Reservation, Result, Option, Limit, Event any] interf
 	LimitKey(l Limit) string
 	// Simulate returns an option for tests.
 	Simulate(s Simulation) Option
-	// Driver returns functions with which a test does what a limiter's timers do otherwise.
+	// Driver returns functions with which a test does what otherwise the timers of l do.
 	Driver(l *Limiter) Driver
-	// NewStub returns a limiter called name for which s answers, in place of Redis.
+	// NewStub returns a limiter with the given name whose decisions s makes, in place of Redis.
 	NewStub(name string, opts []Option, s Stub) (*Limiter, error)
-	// Stub returns the Stub that answers for a limiter, or nil.
+	// Stub returns the Stub that makes the decisions of l, or nil if there is none.
 	Stub(l *Limiter) Stub
 
 	// NeedsEnd reports what kinds of limits a limiter has:
@@ -49,8 +49,8 @@ type Core[Limiter, Permit, Reservation, Result, Option, Limit, Event any] interf
 	// limiter, or two that were made separately and share their counts. It reports false for different
 	// limiters that With has derived from one limiter.
 	CountsAs(l, other *Limiter) bool
-	// WarnOnce logs a warning, unless l has logged the same message before, or a limiter that With has
-	// derived from the same one.
+	// WarnOnce logs a warning, unless l has logged the same message before. A limiter and all limiters
+	// that With has derived from it count as one limiter here.
 	WarnOnce(ctx context.Context, l *Limiter, message string)
 	// ErrorMinutely logs an error, at most once per minute for each message. It also logs for how many
 	// requests it was called with this message since the message was last logged.
@@ -58,19 +58,19 @@ type Core[Limiter, Permit, Reservation, Result, Option, Limit, Event any] interf
 
 	// Inspect returns what package admin shows of a limiter.
 	Inspect(l *Limiter) Inspection
-	// HeldOf returns how many units of a key are held, by the name of each limit. The map is empty for a
-	// stub, and for limits that count nothing. HeldOf may call Redis.
+	// HeldOf returns how many units of key are held: a map from the name of each limit to its held units.
+	// The map is empty for a stub, and for limits that count nothing. HeldOf may call Redis.
 	HeldOf(ctx context.Context, l *Limiter, key string) (map[string]int64, error)
-	// Held returns how many units a Permit or a Reservation (the other must be nil) was admitted for, and
-	// for each limit the field B of its handle. For held units, B is when they expire. If there is nothing
-	// to end, expiries is empty.
+	// Held returns what a Permit or a Reservation holds; the other argument must be nil. n is how many units
+	// were admitted. expiries has the field B of the handle of each limit: for held units, the instant at
+	// which they expire. If there is nothing to end, expiries is empty.
 	Held(p *Permit, r *Reservation) (expiries []int64, n int64)
 	// Scripts returns the scripts of a limiter that uses Redis: for a single call, for a batch, and for a
 	// batch of calls by limits with different numbers.
 	Scripts(l *Limiter) (call, batch, mixed string)
 }
 
-// Registered is the Core that package core provides. Core sets it during its initialization.
+// Registered is the Core that package core provides. Package core sets Registered when it is initialized.
 var Registered any
 
 // LimitSettings are the settings of a core.Limit that its options set. Zero values are the defaults.

@@ -62,9 +62,9 @@ type Subscription struct {
 	closed   atomic.Bool
 }
 
-// Subscribe adds a listener. The caller must keep the Subscription reachable as long as the listener
+// Subscribe adds a listener. The caller must keep the Subscription reachable for as long as the listener
 // should be notified. listener must not be nil, but may point to a nil Listener: the servers are then
-// watched, but nobody is notified.
+// watched, but this Subscription notifies nobody.
 //
 // If a server is down now, its Monitor notifies the new listener at the next probe, or when a request
 // next needs the server, whichever comes first. [Monitor.Refresh] makes the Monitor notify the listener
@@ -131,8 +131,8 @@ type audience struct {
 	version  uint64 // the version of the Listeners when the audience was notified
 }
 
-// notifyAll notifies the whole audience of c. Only the first listener that has not been
-// garbage-collected may log c.
+// notifyAll passes c to the whole audience. If c.Log is set, only the first listener that has not been
+// garbage-collected gets it.
 func (a *audience) notifyAll(ctx context.Context, c Change) {
 	for _, w := range a.notified {
 		if listener := w.Value(); listener != nil {
@@ -152,8 +152,8 @@ func (a *audience) notifyLogger(ctx context.Context, c Change) {
 	}
 }
 
-// replace makes listeners the audience. It notifies those that were not in the audience before of down.
-// It notifies those that were in the audience but have unsubscribed since of over.
+// replace makes listeners the audience. It passes the Change down to those that are new in the audience,
+// and the Change over to those that were in the audience and are not among listeners.
 func (a *audience) replace(ctx context.Context, listeners []*Listener, down, over Change) {
 	knew := make(map[*Listener]bool, len(a.notified))
 	for _, w := range a.notified {
@@ -161,7 +161,7 @@ func (a *audience) replace(ctx context.Context, listeners []*Listener, down, ove
 			knew[listener] = true
 		}
 	}
-	down.Log = down.Log && len(a.notified) == 0 // otherwise the audience before has logged it
+	down.Log = down.Log && len(a.notified) == 0 // otherwise the previous audience has logged it
 	a.notified = a.notified[:0]
 	for _, listener := range listeners {
 		if !knew[listener] {

@@ -40,7 +40,7 @@ type machine struct {
 	cannotProbe  bool // a probe could not be made: no probe begins until a request needs the server
 	replaced     bool // the outage ended because another server took over
 
-	nextProbe time.Time // when the next probe may begin
+	nextProbe time.Time // the earliest time for the next probe
 	wantedAt  time.Time // when a request last needed the server, or when the server last went down, whichever is later
 	wokenAt   time.Time // when a request last came after a pause of idleAfter while the server was down
 

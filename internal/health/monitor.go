@@ -9,9 +9,9 @@ import (
 )
 
 const (
-	// connectFactor is how many round trips a call takes at most if it has to connect first: for TCP, for
-	// TLS, for a greeting and for the call itself. If a server answers within a tenth of the timeout, a
-	// call that has to connect therefore ends within the timeout.
+	// connectFactor is assumed to be the largest number of round trips that a call takes if it has to
+	// connect first: for TCP, for TLS, for a greeting and for the call itself. If a server answers within a
+	// tenth of the timeout, a call that has to connect should therefore end within the timeout.
 	connectFactor = 10
 	// minConnectTime is the least time that a call gets if it may have to connect first.
 	minConnectTime = 5 * time.Second
@@ -72,8 +72,8 @@ func (m *Monitor) CallTimeout() time.Duration {
 }
 
 // Answered records that a request was answered without an error. wrote says whether the request made
-// the server change something: only such a request ends a doubt or an outage, because a server that is
-// read-only or full still answers other requests.
+// the server change something. Of all answered requests, only such a request ends a doubt or an outage,
+// because a server that is read-only or full still answers other requests.
 func (m *Monitor) Answered(began time.Time, wrote bool) {
 	if m.Up() && !m.SlowToConnect() {
 		return
@@ -129,8 +129,9 @@ func (m *Monitor) recordCall(o Outcome, began time.Time, cause error) {
 //   - while the server is down, for 100 ms at most, and only if no request had needed it for a second before;
 //   - while the listeners are being notified that the server has recovered, however long that takes.
 //
-// Await stops waiting and returns false when ctx ends or until is closed. until may be nil.
-func (m *Monitor) Await(ctx context.Context, until <-chan struct{}) bool {
+// If it has to wait, Await returns false when ctx ends or the channel timeout is closed. timeout may be
+// nil.
+func (m *Monitor) Await(ctx context.Context, timeout <-chan struct{}) bool {
 	for !m.Up() {
 		left, changed := m.noteRequest()
 		if left <= 0 {
@@ -140,11 +141,11 @@ func (m *Monitor) Await(ctx context.Context, until <-chan struct{}) bool {
 		select {
 		case <-changed:
 		case <-timer.C:
-		case <-until:
+		case <-timeout:
 		case <-ctx.Done():
 		}
 		timer.Stop()
-		if isClosed(until) || ctx.Err() != nil {
+		if isClosed(timeout) || ctx.Err() != nil {
 			return false
 		}
 	}
@@ -188,16 +189,16 @@ func (m *Monitor) Snapshot() Snapshot {
 func (m *Monitor) update(act func(mc *machine, now time.Time)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	before := m.machine.state
+	old := m.machine.state
 	act(&m.machine, time.Now())
-	m.publishLocked(before)
+	m.publishLocked(old)
 	m.superviseLocked()
 }
 
-// publishLocked copies the state of the machine into m.state if it is no longer the state before, and
-// wakes the requests that wait for a change.
-func (m *Monitor) publishLocked(before State) {
-	if m.machine.state != before {
+// publishLocked compares the state of the machine with the state old. If they differ, it copies the new
+// state into m.state, and wakes the requests that wait for a change.
+func (m *Monitor) publishLocked(old State) {
+	if m.machine.state != old {
 		m.state.Store(uint32(m.machine.state))
 		close(m.changed)
 		m.changed = make(chan struct{})
@@ -267,7 +268,7 @@ func (m *Monitor) supervise() {
 func (m *Monitor) nextAction() (do action, pause time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	before, version := m.machine.state, m.Listeners.version.Load()
+	old, version := m.machine.state, m.Listeners.version.Load()
 	listenersChanged := m.machine.announced && m.machine.state == Down && version != m.audience.version
 	nobody := !m.Listeners.AnyOpen()
 	switch {
@@ -282,7 +283,7 @@ func (m *Monitor) nextAction() (do action, pause time.Duration) {
 	if do == announceDown {
 		m.audience.version = version
 	}
-	m.publishLocked(before)
+	m.publishLocked(old)
 	m.supervised = do != stop
 	return do, pause
 }

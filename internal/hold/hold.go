@@ -160,23 +160,23 @@ func (h *Hold) begin(now time.Time) []algorithm.Handle {
 	return h.currentLocked(h.renewsUnitsLocked())
 }
 
-// renewed ends a renewal of the handles in sent. now has the handles after the renewal, and heard is when the
-// reply came. If both now and err are nil, nothing was renewed. renewed reports whether slots were lost.
-func (h *Hold) renewed(sent, now []algorithm.Handle, heard time.Time, err error) (lost bool) {
+// renewed ends a renewal of the handles in sent. received has the handles after the renewal, and heard is when the
+// reply came. If both received and err are nil, nothing was renewed. renewed reports whether slots were lost.
+func (h *Hold) renewed(sent, received []algorithm.Handle, heard time.Time, err error) (lost bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
 	case err != nil:
 		h.handlesLost, h.lease = h.keep || h.lease != nil, nil
-	case now != nil:
+	case received != nil:
 		h.sentAt, h.lease, h.heard = h.begun, nil, heard
 		for i, m := range h.Set.Limits {
 			switch {
 			case sent[i] == algorithm.Handle{}: // this limit was not part of the renewal
-			case m.Slots && now[i] == algorithm.Handle{}:
+			case m.Slots && received[i] == algorithm.Handle{}:
 				lost = h.slots
 			default:
-				h.handles[i] = now[i]
+				h.handles[i] = received[i]
 			}
 		}
 	}
@@ -186,7 +186,8 @@ func (h *Hold) renewed(sent, now []algorithm.Handle, heard time.Time, err error)
 }
 
 // endInLeaseLocked ends h in the lease from which its units come. It reports false if h must be ended in Redis
-// instead: if there is no such lease, or if the lease cannot settle reserved units.
+// instead: if there is no such lease or, for reserved units, if the lease is closed, if a renewal is in flight, or
+// if actual is more than was reserved.
 func (h *Hold) endInLeaseLocked(actual int64) bool {
 	switch {
 	case h.lease == nil:
@@ -219,11 +220,11 @@ func (h *Hold) endingLocked(now time.Time, actual int64) (e Ending, ok bool) {
 	return e, h.slots
 }
 
-// passed returns the time from since to now, by the wall clock or by the monotonic clock, whichever shows the
+// passed returns the time from start to now, by the wall clock or by the monotonic clock, whichever shows the
 // longer time. The monotonic clock may stand still while the machine is suspended, and the wall clock may be
 // adjusted.
-func passed(since, now time.Time) time.Duration {
-	return max(now.Sub(since), now.Round(0).Sub(since))
+func passed(start, now time.Time) time.Duration {
+	return max(now.Sub(start), now.Round(0).Sub(start))
 }
 
 // OnLost makes f be called if the slots of h are lost before h ends. If they have been lost already, OnLost

@@ -24,7 +24,7 @@ type Events struct {
 const idleCheck = time.Hour
 
 // A Renewer renews the Holds of a limiter, and ends them. While there is something to renew, it has a
-// timer, but no goroutine.
+// timer. It has goroutines only while renewals or endings are in flight.
 type Renewer struct {
 	events Events
 	now    func() time.Time
@@ -32,7 +32,7 @@ type Renewer struct {
 	// All.
 	onlyCallers bool
 	// checking serializes the checks if onlyCallers is set, so that a check begins after the renewals of the
-	// check before.
+	// previous check have ended.
 	checking sync.Mutex
 
 	// mu guards the fields below. It is locked before the mu of a Hold.
@@ -50,8 +50,8 @@ func NewRenewer(events Events, now func() time.Time, onlyCallers bool) *Renewer 
 	return &Renewer{events: events, now: now, onlyCallers: onlyCallers, kept: make(map[*Hold]struct{})}
 }
 
-// Add makes w renew the slots of h until h ends. If h has reserved units from a lease, w renews them once, before
-// the lease ends. That renewal gives the units a hold of their own.
+// Add makes w renew the slots of h until h ends or the slots are lost. If h has reserved units from a lease, w
+// renews them once, before the lease ends. That renewal gives the units a hold of their own.
 func (w *Renewer) Add(h *Hold) {
 	if h.slots {
 		w.events.Slots(h, h.N)
@@ -97,7 +97,8 @@ func (w *Renewer) add(h *Hold) {
 	}
 }
 
-// Close stops all renewals. Slots and units that are held then expire.
+// Close stops the timer, so that no renewal begins any more by itself. Slots and units of Holds that are not ended
+// then expire.
 func (w *Renewer) Close() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -286,7 +287,8 @@ func (w *Renewer) due(now time.Time) (due []*Renewal, lost []*Hold) {
 	return due, lost
 }
 
-// All renews all Holds now, whether they are due or not.
+// All renews all Holds now, whether they are due or not, except those for which a renewal is already in flight or
+// about to begin.
 func (w *Renewer) All() {
 	var due []*Renewal
 	w.mu.Lock()

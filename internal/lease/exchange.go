@@ -111,8 +111,8 @@ func (ls *Leases) Count(l Lookup, now Instant) *HotKey {
 	return ls.hot.count(l.set, l.hash, l.key, l.limits, now.Mono)
 }
 
-// Heard records a decision of Redis on a hot key, which admitted n units. remaining is how many units remain after
-// the decision.
+// Heard records that Redis has decided on a hot key. n is how many units the decision admitted, and remaining is how
+// many units remain after it.
 func (ls *Leases) Heard(h *HotKey, n, remaining int64) {
 	h.countDecisions(ls.now().Mono, ls.d, 1, n)
 	h.heard(remaining)
@@ -137,7 +137,7 @@ type Closed struct {
 }
 
 // closeLease closes a lease, so that no more units can be taken from it. It returns the Closed that must be
-// settled, or nil if nothing must be settled or if the lease was closed before.
+// settled. It returns nil if there is nothing to settle, or if the lease was closed already.
 func (ls *Leases) closeLease(le *Lease, now Instant) *Closed {
 	state := le.state.Swap(leaseClosed)
 	if state&leaseClosed != 0 {
@@ -156,7 +156,7 @@ func (ls *Leases) closeLease(le *Lease, now Instant) *Closed {
 	return &Closed{Lease: le, Limits: le.hot.limits, Key: le.hot.key, Held: held, Spent: held - left}
 }
 
-// An exchange settles the last lease of a key and takes the next one, in the background.
+// An exchange settles the latest lease of a key and takes the next one.
 type exchange struct {
 	room atomic.Int64  // how many units of the next lease no waiting request has claimed yet; see Awaited
 	done chan struct{} // closed when the exchange has ended
@@ -164,9 +164,10 @@ type exchange struct {
 
 // Exchange closes seen, settles it, and takes another lease. seen is the lease that the caller has found to be the
 // latest lease of h; it may be nil. n is the cost of the caller's request: if the next lease would have fewer
-// than n units, Exchange does not take it. Exchange works in the background; see Awaited for how a request waits
-// for it. Exchange does nothing if another exchange for the key is in flight, or if the key has a newer lease
-// than seen.
+// than n units, Exchange does not take it. It also takes no lease that is not worth its cost, and none after
+// Close. The calls to Redis are made in the background, unless onlyCallers is set; see Awaited for how a request
+// waits for them. Exchange does nothing if another exchange for the key is in flight, or if the key has a newer
+// lease than seen.
 func (ls *Leases) Exchange(ctx context.Context, h *HotKey, n int64, seen *Lease, now Instant) {
 	if h.exchange.Load() != nil {
 		return
@@ -192,7 +193,7 @@ func (ls *Leases) Exchange(ctx context.Context, h *HotKey, n int64, seen *Lease,
 			defer end()
 			ls.takeLease(context.WithoutCancel(ctx), h, units)
 		})
-		if old != nil { // the next lease takes only an eighth of what remains, so it need not wait for the settlement
+		if old != nil { // the next lease takes only a share of what remains, so it need not wait for the settlement
 			ls.beside(func() { ls.settleClosed(old) })
 		}
 	case old != nil:
@@ -239,7 +240,7 @@ func (ls *Leases) change(h *HotKey, seen *Lease, now Instant) (old *Closed, unit
 
 // Awaited is called for a request of n units that may wait for the exchange in flight for h. It claims n units of the
 // next lease for the request, and returns a channel that is closed when the exchange ends. Awaited returns nil if
-// no exchange is in flight, or if fewer than n units of the next lease are unclaimed.
+// no exchange is in flight, if fewer than n units of the next lease are unclaimed, or if onlyCallers is set.
 func (ls *Leases) Awaited(h *HotKey, n int64) <-chan struct{} {
 	x := h.exchange.Load()
 	if x == nil || ls.onlyCallers {
@@ -253,7 +254,7 @@ func (ls *Leases) Awaited(h *HotKey, n int64) <-chan struct{} {
 }
 
 // takeLease asks Redis for a lease of units of a hot key. If Redis grants the lease so late that it cannot be spent
-// any more, takeLease settles it at once.
+// any more, or after Close was called, takeLease settles it at once.
 func (ls *Leases) takeLease(ctx context.Context, h *HotKey, units int64) {
 	sent := ls.now()
 	g := ls.take(ctx, h.limits, h.key, units)
@@ -296,8 +297,8 @@ func (ls *Leases) add(le *Lease) bool {
 	return true
 }
 
-// closeInTime closes the leases that no request has closed some time before they end. It returns when no lease is
-// open.
+// closeInTime closes each lease that no request has closed, some time before the lease ends; see CloseOld. It
+// returns when no lease is open.
 func (ls *Leases) closeInTime() {
 	ticker := time.NewTicker(ls.d / 16)
 	defer ticker.Stop()
@@ -313,8 +314,8 @@ func (ls *Leases) closeInTime() {
 	}
 }
 
-// CloseOld closes and settles the leases that will end soon; see margin. If Redis has not settled a lease when it
-// ends, it charges all units of the lease.
+// CloseOld closes and settles the leases that will end soon; see margin. If a lease ends before Redis has settled
+// it, Redis charges all units that it holds for the lease.
 func (ls *Leases) CloseOld() {
 	now := ls.now()
 	ls.mu.Lock()
@@ -334,7 +335,7 @@ func (le *Lease) margin() time.Duration {
 	return min(max(le.lasts/4, 3*le.granted.Since(le.sent)), le.lasts/2)
 }
 
-// close closes and settles leases. It returns after Redis has replied to the settlements.
+// close closes and settles leases. It returns after Redis has replied to the settlements, or they have failed.
 func (ls *Leases) close(all []*Lease, now Instant) {
 	ls.underWay.Add(1)
 	defer ls.underWay.Add(-1)
@@ -365,8 +366,9 @@ func (ls *Leases) settleClosed(all ...*Closed) {
 	}
 }
 
-// Drop closes the leases of a key, and waits until all closed leases of the key are settled. Reset calls Drop
-// first, because a settlement after the Reset would charge the key. ls may be nil.
+// Drop closes the leases of a key, and waits until the settlements of all its closed leases have ended (except those
+// of other goroutines if onlyCallers is set). Drop must be called before the key is reset, because a settlement after
+// the reset would charge the key. ls may be nil.
 func (ls *Leases) Drop(key string) {
 	if ls == nil {
 		return
@@ -390,8 +392,8 @@ func (ls *Leases) Drop(key string) {
 // once for each of its leases.
 type Lost struct{ Keys, Units int64 }
 
-// Close closes all leases, and waits until they are settled. No leases are taken afterwards. Close returns the
-// unspent units that could not be given back. ls may be nil.
+// Close closes all leases, and waits until their settlements have ended. No leases are taken afterwards. Close
+// returns the unspent units that could not be given back. ls may be nil.
 func (ls *Leases) Close() (lost Lost) {
 	if ls == nil {
 		return lost

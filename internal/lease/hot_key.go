@@ -105,7 +105,7 @@ func (t *hotKeys) all(key string) []*HotKey {
 //
 //	 8 bits  a tag, which distinguishes the keys that share the counter
 //	16 bits  when the counter began to count, in 64ths of d
-//	 8 bits  how often the key was requested since then
+//	 8 bits  how often the key was requested since then, minus the requests for other keys
 const (
 	countBits = 8
 	sinceBits = 16
@@ -158,8 +158,9 @@ func (t *hotKeys) add(set *hotSet, key string, forLimits *limits.Set, now time.D
 	return nil
 }
 
-// idle reports whether the key was not requested within the last d, and no exchange is in flight. The latest
-// lease of an idle key has ended, and is settled in the background.
+// idle reports whether no decision on the key was counted within the last d, and no exchange is in flight. (The
+// decisions by a lease are counted when the lease is closed.) The latest lease of an idle key has ended, and is
+// settled in the background.
 func (h *HotKey) idle(now, d time.Duration) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -211,7 +212,7 @@ func (m *demand) add(now, d time.Duration, decisions, units int64) {
 	e.units += units
 }
 
-// sum returns the sums of the eighths that are not older than d.
+// sum returns the sums over the present eighth and the seven before it.
 func (m *demand) sum(now, d time.Duration) (decisions, units int64) {
 	eighth := int64(now / (d / 8))
 	for _, e := range m {

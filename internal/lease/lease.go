@@ -23,9 +23,9 @@ type Instant struct {
 	Read       time.Time     // the same two readings as a time.Time
 }
 
-// Since returns the time from before to t, by the clock that shows the longer time.
-func (t Instant) Since(before Instant) time.Duration {
-	return max(t.Wall-before.Wall, t.Mono-before.Mono)
+// Since returns the time from earlier to t, by the clock that shows the longer time.
+func (t Instant) Since(earlier Instant) time.Duration {
+	return max(t.Wall-earlier.Wall, t.Mono-earlier.Mono)
 }
 
 // spendable returns for how long a lease of duration d may be spent, counted from when its request was sent.
@@ -61,16 +61,16 @@ func (le *Lease) SettleHandles(now Instant) []algorithm.Handle {
 // Age returns how long before now Redis answered the request for the lease.
 func (le *Lease) Age(now Instant) time.Duration { return max(0, now.Since(le.granted)) }
 
-// Spend takes n units from the lease, to spend them or, if reserve is set, to reserve them. before is how
-// many units of the lease were already taken. ok is false, and nothing is taken, if fewer than n units are
-// left, or if the lease is closed or too old. le may be nil: ok is then false.
-func (le *Lease) Spend(n int64, reserve bool, now Instant) (before int64, ok bool) {
+// Spend takes n units from the lease, to spend them or, if reserve is set, to reserve them. It returns how
+// many units of the lease were taken before this call. ok is false, and nothing is taken, if fewer than n
+// units are left, or if the lease is closed or too old. le may be nil: ok is then false.
+func (le *Lease) Spend(n int64, reserve bool, now Instant) (taken int64, ok bool) {
 	if le == nil || n > le.units {
 		return 0, false
 	}
 	age, last := now.Since(le.sent), spendable(le.lasts)
 	if reserve {
-		last /= 2 // in the second half of the lease, the units need a renewal, which gives them a hold of their own
+		last /= 2 // a reservation needs time for a renewal before the lease ends; the renewal gives the units a hold of their own
 	}
 	if age < 0 || age >= last {
 		return 0, false
@@ -78,12 +78,12 @@ func (le *Lease) Spend(n int64, reserve bool, now Instant) (before int64, ok boo
 	return le.take(n, reserve)
 }
 
-// Answers appends to a slice the answers of the limits to a request for which Spend returned before. They are the
-// answers of Redis to the request for the lease, with the units that were already taken counted as held.
-func (le *Lease) Answers(to []algorithm.Answer, before int64) []algorithm.Answer {
+// Answers appends to a slice the answers of the limits to a request for which Spend returned the number taken. They
+// are the answers of Redis to the request for the lease, except that the taken units count as held, too.
+func (le *Lease) Answers(to []algorithm.Answer, taken int64) []algorithm.Answer {
 	to = append(to, le.answers...)
 	for i := range to {
-		to[i].Held += before
+		to[i].Held += taken
 	}
 	return to
 }
@@ -92,7 +92,7 @@ func (le *Lease) Answers(to []algorithm.Answer, before int64) []algorithm.Answer
 //
 //	28 bits  how many units are left
 //	28 bits  how many units are reserved and not settled yet
-//	 4 bits  how many decisions took units; the count stops at maxDecisions
+//	 4 bits  how many decisions used the lease; the count stops at maxDecisions
 //	 1 bit   the highest bit: whether the lease is closed
 //
 // When a lease is closed, its reserved units are not settled with it. Each reservation settles its own.
@@ -109,9 +109,9 @@ func leftIn(state uint64) int64      { return int64(state & maxLeased) }
 func reservedIn(state uint64) int64  { return int64(state >> unitBits & maxLeased) }
 func decisionsIn(state uint64) int64 { return int64(state >> (2 * unitBits) & maxDecisions) }
 
-// take takes n units, to spend or to reserve them. It returns how many units were already taken. ok is false if
-// fewer than n units are left, or if the lease is closed.
-func (le *Lease) take(n int64, reserve bool) (before int64, ok bool) {
+// take takes n units, to spend or to reserve them. It returns how many units were taken before this call. ok is
+// false if fewer than n units are left, or if the lease is closed.
+func (le *Lease) take(n int64, reserve bool) (taken int64, ok bool) {
 	for {
 		old := le.state.Load()
 		left := leftIn(old)

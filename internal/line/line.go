@@ -17,13 +17,14 @@ import (
 )
 
 const (
-	// maxAsking bounds how many callers of one line ask at the same time. More calls would not fit into one
-	// round trip.
+	// maxAsking bounds how many callers of one line have their turn at the same time. More calls would not
+	// fit into one round trip.
 	maxAsking = 64
 
 	// After a denial that may be over at any time, the first caller of a line asks again after about
 	// firstPoll. Each further pause is half as long again as the one before, up to lastPoll. With many
-	// lines, the pauses are longer, so that all lines together ask about once per pollGap at most.
+	// lines, the pauses are longer, so that the first callers of all lines together ask about once per
+	// pollGap at most.
 	firstPoll, lastPoll, pollGap = 10 * time.Millisecond, 50 * time.Millisecond, time.Millisecond
 
 	// If callers of this process have passed on slots to each other for turnTime, the next caller that is
@@ -42,7 +43,7 @@ type Caller struct {
 	BanOnly bool
 	Units   int64     // how many units the caller wants
 	Until   time.Time // when the caller gives up, if its context has not ended by then; zero means never
-	Most    int       // bounds how many callers with a Most may wait at a time; 0 means that this caller is not bounded
+	Most    int       // the caller is refused if too many callers with a Most wait already, see join; 0 means that it is not
 }
 
 // A Denial says why units were denied, and when they may be admitted.
@@ -59,7 +60,7 @@ type Denial struct {
 	Drains bool
 
 	units int64         // how many units were denied
-	pause time.Duration // how long the caller waits before it asks again
+	pause time.Duration // how long the caller waits before it asks again, unless it is woken
 }
 
 // soon reports whether the denial may be over at any time.
@@ -121,9 +122,9 @@ type line struct {
 	waiters []*waiter
 	units   int64         // how many units all waiters want together
 	last    *Denial       // the last denial of the first waiter, or nil
-	freed   chan struct{} // closed when units become free in this process; nil if nobody waits for that
+	freed   chan struct{} // closed when units become free in this process; see asking and wakeLocked
 	poll    time.Duration // the last pause between two attempts, before jitter; 0 if there was none
-	kept    time.Time     // since when callers of this process have passed on slots to each other; zero if they have not
+	kept    time.Time     // since when callers of this process have passed on slots to each other; zero if they have not since the last pause
 }
 
 // A waiter is a Caller in a line.
@@ -156,12 +157,13 @@ func (ls *Lines) Anyone(key string) bool {
 	return ls.byKey[name{key: key}] != nil
 }
 
-// Wait waits until it is the turn of c, and then calls ask until ask does not deny. ask returns the
-// denial, or nil and the number of units that remain. No lock is held while ask is called. Before each
-// pause, Wait calls long with the length of the pause. Wait returns nil if c was admitted, and otherwise
-// the error of ask, the error of ctx, or a [RefusalError].
-func (ls *Lines) Wait(ctx context.Context, c Caller, long func(context.Context, time.Duration),
-	ask func() (denial *Denial, remaining int64, err error),
+// Wait waits until it is the turn of c, and then calls decide. After a denial it pauses and calls decide
+// again, until decide admits c or fails, ctx ends, or c would have to wait for too long. decide returns the
+// denial, or nil and the number of units that remain. No lock is held while decide is called. Before each
+// pause, Wait calls beforePause with the length of the pause. Wait returns nil if c was admitted, and
+// otherwise the error of decide, the error of ctx, or a [RefusalError].
+func (ls *Lines) Wait(ctx context.Context, c Caller, beforePause func(context.Context, time.Duration),
+	decide func() (denial *Denial, remaining int64, err error),
 ) error {
 	if deadline, ok := ctx.Deadline(); ok && (c.Until.IsZero() || deadline.Before(c.Until)) {
 		c.Until = deadline
@@ -181,7 +183,7 @@ func (ls *Lines) Wait(ctx context.Context, c Caller, long func(context.Context, 
 			}
 		}
 		freed := ls.asking(w)
-		denial, remaining, err := ask()
+		denial, remaining, err := decide()
 		if err != nil {
 			return err
 		}
@@ -195,7 +197,7 @@ func (ls *Lines) Wait(ctx context.Context, c Caller, long func(context.Context, 
 		if !denial.soon() && denial.RetryAfter > w.timeLeft() {
 			return &RefusalError{Wait: denial.RetryAfter, Last: denial, Waited: w.waited}
 		}
-		long(ctx, denial.pause)
+		beforePause(ctx, denial.pause)
 		if err := ls.rest(ctx, w, denial, freed); err != nil {
 			return err
 		}
@@ -220,10 +222,10 @@ func (ls *Lines) rest(ctx context.Context, w *waiter, denial *Denial, freed <-ch
 	return nil
 }
 
-// join appends w to the line of its key; w must then leave the line. join refuses w if w would certainly
-// wait for too long, or if too many callers wait. If w has a Most, too many means that the line already
-// has at least as many waiters as there are places left. The callers of one key can therefore take at
-// most half of the places, rounded up.
+// join appends w to the line of its key; w must later leave the line. join refuses w if w would certainly
+// wait for too long, or if w has a Most and too many callers wait. Too many means that the line of w has at
+// least as many waiters as there are places left. (Waiters with a Most take a place each.) The callers of
+// one line can therefore take at most half of the places, rounded up.
 func (ls *Lines) join(w *waiter) *RefusalError {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -258,7 +260,7 @@ func (ls *Lines) join(w *waiter) *RefusalError {
 }
 
 // turnsLocked gives the first waiter its turn, and after it one waiter after the other, until too few of
-// the remaining units are left for the next waiter.
+// the remaining units are left for the next waiter, or maxAsking waiters have their turn.
 func (q *line) turnsLocked(remaining int64) {
 	for i, w := range q.waiters[:min(len(q.waiters), maxAsking)] {
 		if i > 0 && w.Units > remaining {
@@ -345,8 +347,8 @@ func (ls *Lines) late(w *waiter) *RefusalError {
 }
 
 // woken is called when the first waiter of a line was woken because units may be free. It returns how long
-// the waiter must leave such units to other processes. Without this pause, other processes would get
-// nothing while callers wait in this one.
+// the waiter must leave such units to other processes: 0, except once per turnTime. Without this pause,
+// other processes could get nothing while callers wait in this one.
 func (ls *Lines) woken(w *waiter) time.Duration {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -371,29 +373,31 @@ func (ls *Lines) Free(key string) { ls.wake(key, false) }
 // key was reset or unblocked. It also wakes the first caller that waits for the end of a ban of key.
 func (ls *Lines) Forget(key string) { ls.wake(key, true) }
 
-// wake implements Free and Forget. whatever is set for Forget.
-func (ls *Lines) wake(key string, whatever bool) {
+// wake implements Free and Forget. always is set for Forget: wake then ignores the last denial.
+func (ls *Lines) wake(key string, always bool) {
 	if ls.count.Load() == 0 {
 		return
 	}
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	ls.byKey[name{key: key}].wakeLocked(whatever)
-	if whatever {
-		ls.byKey[name{key: key, banOnly: true}].wakeLocked(whatever)
+	ls.byKey[name{key: key}].wakeLocked(always)
+	if always {
+		ls.byKey[name{key: key, banOnly: true}].wakeLocked(always)
 	}
 }
 
-func (q *line) wakeLocked(whatever bool) {
-	if q == nil || q.freed == nil || !whatever && q.last != nil && !q.last.soon() {
+// wakeLocked wakes the first waiter of q, unless the last denial says that units become free only as time
+// passes. If always is set, it ignores the last denial. q may be nil.
+func (q *line) wakeLocked(always bool) {
+	if q == nil || q.freed == nil || !always && q.last != nil && !q.last.soon() {
 		return
 	}
 	close(q.freed)
 	q.freed, q.last = nil, nil
 }
 
-// Rest waits for d. It returns early if wake is closed or has an element; woken is then true. It also
-// returns early, with the error of ctx, if ctx ends.
+// Rest waits for d. It returns early if the channel wake is closed or has an element; woken is then true. It
+// also returns early, with the error of ctx, if ctx ends. If d is not positive, Rest returns at once.
 func Rest(ctx context.Context, d time.Duration, wake <-chan struct{}) (woken bool, err error) {
 	if d <= 0 {
 		return false, nil

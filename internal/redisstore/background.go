@@ -10,9 +10,9 @@ import (
 	"github.com/redislimit/redislimit/internal/batch"
 )
 
-// A Background is a call that no caller waits for: a renewal, the settlement of a lease, or a
-// release for a caller that has left. It is sent once, in a round trip with many others if these
-// may share one. It is not sent while its server is down.
+// A Background is a call that no caller of the limiter waits for: a renewal, the settlement of a lease,
+// or a cleanup for a caller that has left. It is carried out at most once. Many Background calls share a
+// round trip if they may. A Background is not sent while its server is down.
 type Background struct {
 	Limits *Limits
 	Key    string
@@ -28,7 +28,8 @@ type Background struct {
 	End func(handles []algorithm.Handle, err error)
 }
 
-// SendAll sends all calls, and waits for the replies.
+// SendAll sends all calls whose servers are up, or come up within the timeout, and waits for the
+// replies. For all other calls, neither Begin nor End is called.
 func (s *Store) SendAll(ctx context.Context, all []Background) {
 	byServer := make(map[*node][]Background)
 	for _, c := range all {
@@ -42,7 +43,7 @@ func (s *Store) SendAll(ctx context.Context, all []Background) {
 	servers.Wait()
 }
 
-// maxScripts is how many full scripts one round trip of background calls may have.
+// maxScripts is how many scripts one round trip of background calls may have at most.
 const maxScripts = 16
 
 // sendBackground sends calls to one server: in batches or, if each call must be sent alone, up to
@@ -72,8 +73,9 @@ func (s *Store) sendBackground(ctx context.Context, n *node, calls []Background)
 
 // sendGrowingBatches sends calls in batches, one after the other. It does not send several batches
 // at a time, because this would need new connections, which take too long to make if the server is
-// distant. Instead, each batch is twice as large as the one before. If a batch took longer than the
-// fastest one by more than 1/16 of the timeout, the next batch is half as large.
+// distant. Instead, each batch is twice as large as the previous one, up to maxScripts full scripts. If
+// a batch took longer than the fastest one by at least 1/16 of the timeout, the next batch is half as
+// large, but at least one full script.
 func (s *Store) sendGrowingBatches(ctx context.Context, n *node, calls []Background) {
 	shortest := s.Timeout
 	for size := s.perScript; len(calls) > 0 && s.awaitUp(ctx, n, calls); {
@@ -90,13 +92,14 @@ func (s *Store) sendGrowingBatches(ctx context.Context, n *node, calls []Backgro
 	}
 }
 
-// awaitUp waits until the server is up, but no longer than the timeout, and reports whether it is.
+// awaitUp waits until the server is up, as node.awaitUp does, but no longer than the timeout. It reports
+// whether the server is up.
 func (s *Store) awaitUp(ctx context.Context, n *node, calls []Background) bool {
 	return n.awaitUp(ctx, calls[0].Key, s.deadlines.timer().done)
 }
 
-// sendChunk calls the Begin of each call, sends the calls in one round trip, and then calls the End
-// of each.
+// sendChunk calls the Begin of each call, sends the calls whose Begin reported true in one round trip,
+// and then calls the End of each call that it has sent.
 func (s *Store) sendChunk(ctx context.Context, n *node, chunk []Background) {
 	var calls []*Call
 	var sent []Background
@@ -117,8 +120,8 @@ func (s *Store) sendChunk(ctx context.Context, n *node, chunk []Background) {
 	}
 }
 
-// sendCalls sends calls in one round trip. Calls that must be sent alone are then sent again, one
-// after the other. sendCalls returns one error for each call.
+// sendCalls sends calls in one round trip. Calls that must be sent again, alone, are then sent one after
+// the other. A lone call waits until its server is up. sendCalls returns one error for each call.
 func (s *Store) sendCalls(ctx context.Context, n *node, calls []*Call) []error {
 	errs := make([]error, len(calls))
 	batched := len(calls) > 1

@@ -81,14 +81,14 @@ func (s *Store) addBatcher(n *node) *batcher {
 
 // newBatcher returns a batcher of the decisions that n makes.
 func (s *Store) newBatcher(n *node) *batcher {
-	most := batch.Bound{
+	bound := batch.Bound{
 		InFlight: maxInFlight, Batches: maxBatches, Calls: s.MaxBatch, Weight: maxWork,
 		SpreadFrom: s.Timeout / 4, // with a longer round trip, waiting for another batch first would take most of the caller's time
 	}
 	if s.servers.cluster != nil {
-		most.InFlight = maxInFlightOfNode
+		bound.InFlight = maxInFlightOfNode
 	}
-	return batch.New(most, s.work, func(ctx context.Context, calls []*Call) error {
+	return batch.New(bound, s.work, func(ctx context.Context, calls []*Call) error {
 		if !n.up() { // each caller waits on its own: see doWhenUp
 			return errNotUp
 		}
@@ -96,7 +96,7 @@ func (s *Store) newBatcher(n *node) *batcher {
 	}, s.callerLeft)
 }
 
-// work estimates how many microseconds Redis takes for a call.
+// work estimates how many microseconds Redis takes for d and the calls that are made together with it.
 func (s *Store) work(d *Call) int64 {
 	sum := int64(0)
 	for o := d; o != nil; o = o.next {
@@ -117,8 +117,8 @@ func (s *Store) work(d *Call) int64 {
 //     unless it is known that one script may have all their keys.
 //   - On any other server of which it is known that one script may not have all their keys, nothing
 //     is sent, and each call gets ErrRetryAlone.
-//   - More calls in the background than one script may make are made by a pipeline of scripts with
-//     several calls each.
+//   - If no call is a plain decision, and there are more calls than one script may make, they are made
+//     by a pipeline of scripts with up to perScript calls each. Only calls in the background are so many.
 //
 // An error that execute returns applies to all calls. If execute returns nil, the field err of each
 // call has the error of the call alone, which may be nil.

@@ -69,35 +69,35 @@ func (s *Store) Decide(ctx context.Context, d *Call) error {
 	return s.doWhenUp(ctx, d, s.deadlines.timer())
 }
 
-// End carries out an OpSettle, OpRefund or OpRelease, at most once, and then calls ended, unless ended
+// End carries out an OpSettle, OpRefund or OpRelease, at most once, and then calls onEnd, unless onEnd
 // is nil. It sends the call even if ctx has ended: a ctx that ends before the timeout only bounds how
 // long the caller waits.
 //
 // If ctx has ended, or has a deadline before the end of the timeout, the call needs a goroutine. If
 // there are too many such goroutines, End returns ErrQueue at once, sends nothing and does not call
-// ended. After any other error, ended has been called or will be. This includes an ErrQueue because
-// too many calls wait for batches, or because the call has waited for its batch for too long.
-func (s *Store) End(ctx context.Context, d *Call, ended func()) error {
+// onEnd. In all other cases, onEnd has been called or will be. These include an ErrQueue because too
+// many calls wait for batches, or because the call has waited for its batch for too long.
+func (s *Store) End(ctx context.Context, d *Call, onEnd func()) error {
 	sent := ctx
 	if ctx.Done() != nil {
 		sent = context.WithoutCancel(ctx)
 	}
 	if !s.hasLessTime(ctx) {
-		return s.doThen(sent, d, ended)
+		return s.doThen(sent, d, onEnd)
 	}
 	if !s.cleanups.begin() {
 		return ErrQueue
 	}
 	return batch.Beside(ctx, func() error {
 		defer s.cleanups.end()
-		return s.doThen(sent, d, ended)
+		return s.doThen(sent, d, onEnd)
 	}, nil)
 }
 
-// doThen sends d, and then calls ended, unless ended is nil.
-func (s *Store) doThen(ctx context.Context, d *Call, ended func()) error {
-	if ended != nil {
-		defer ended() // even if a hook of the client ends the goroutine
+// doThen sends d, and then calls onEnd, unless onEnd is nil.
+func (s *Store) doThen(ctx context.Context, d *Call, onEnd func()) error {
+	if onEnd != nil {
+		defer onEnd() // even if a hook of the client ends the goroutine
 	}
 	return s.doWhenUp(ctx, d, s.deadlines.timer())
 }
@@ -107,8 +107,8 @@ func (s *Store) Reset(ctx context.Context, l *Limits, k string) error {
 	return s.doWhenUp(ctx, NewCall(l, k, algorithm.Operation{Op: algorithm.OpReset}), s.deadlines.timer())
 }
 
-// Block bans k for the given number of microseconds. If atLeast is set, a ban that ends later stays
-// as it is. A duration of 0 ends the ban, and the next ban counts as the first.
+// Block bans k for lasts microseconds. If atLeast is set, a ban that would end later than the new one
+// stays as it is. If lasts is 0, Block ends the ban, and the next ban counts as the first.
 func (s *Store) Block(ctx context.Context, l *Limits, k string, lasts int64, atLeast bool) error {
 	operation := algorithm.Operation{Op: algorithm.OpBlock, N: lasts, AtLeast: atLeast}
 	return s.doWhenUp(ctx, NewCall(l, k, operation), s.deadlines.timer())
@@ -182,8 +182,8 @@ func notDone(err error) bool {
 	return errors.Is(err, batch.ErrRetryAlone) || diagnose.HasCode(err, "TRYAGAIN")
 }
 
-// attempt sends d once. It sends d in a batch if enough calls are in flight, and alone otherwise or
-// if unbatched is set. The caller waits until callerEnd.
+// attempt sends d once. It sends d in a batch if enough calls are in flight. Otherwise it sends d alone,
+// as it always does if unbatched is set or the server has no batcher. The caller waits until callerEnd.
 func (s *Store) attempt(ctx context.Context, n *node, d *Call, callerEnd *sharedTimer, unbatched bool) error {
 	b := s.batcher(n)
 	if b == nil || unbatched {
@@ -206,23 +206,23 @@ func (s *Store) attempt(ctx context.Context, n *node, d *Call, callerEnd *shared
 	return d.err
 }
 
-// tooLate returns the error of a decision that began at since, and whose time ended while it waited
-// for its batch. The error says what took most of that time: this process, if the server has
-// answered other batches since then, and otherwise the server.
-func (s *Store) tooLate(a batch.Abandoned, since time.Time) error {
-	answers := a.LastReply.Sub(since) > s.Timeout/4
+// tooLate returns the error of a decision that began at the given time, and whose time was over before
+// its batch had ended. The error says what took most of that time: this process, if it was late to send
+// the batch although the server has answered other batches, and otherwise the server.
+func (s *Store) tooLate(a batch.Abandoned, began time.Time) error {
+	answers := a.LastReply.Sub(began) > s.Timeout/4
 	switch unsent := a.Started.IsZero(); {
 	case unsent && answers:
 		return ErrQueue
 	case unsent:
 		return errHeldUp
-	case answers && a.Started.Sub(since) > s.Timeout/2:
+	case answers && a.Started.Sub(began) > s.Timeout/2:
 		return ErrSentLate
 	}
 	return s.timeoutError()
 }
 
-// wrote reports whether d has charged or held units. Redis must have replied to d.
+// wrote reports whether d is a decision that has charged or held units. Redis must have replied to d.
 func (d *Call) wrote() bool {
 	charges := d.Op == algorithm.OpCharge || d.Op == algorithm.OpReserve
 	for o := d; charges && o != nil; o = o.next {

@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// maxCleanups bounds how many cleanups wait. If there are more, what they would free is left to
-	// expire.
+	// maxCleanups bounds how many cleanups wait, and how many goroutines Close waits for. What a cleanup
+	// above the bound would free is left to expire.
 	maxCleanups = 10_000
 	// cleanupPause is the pause before the next attempt if a server is down.
 	cleanupPause = 50 * time.Millisecond
@@ -41,10 +41,10 @@ type cleanup struct {
 	until     time.Time
 }
 
-// freeUnclaimed frees the units and slots that d holds if nobody takes the reply, because the
-// caller has left or received the error err. A charge of a plain decision stays. If the reply is
-// lost, only slots are freed, by the id that Decide chose for their hold, and units are left to
-// expire.
+// freeUnclaimed frees, in the background, the units and slots that d holds. It is called if nobody takes
+// the reply, because the caller has left or has received the error err. The charge of a plain decision
+// stays. If the reply is lost, only slots are freed, by the id that Decide chose for their hold, and
+// units are left to expire.
 func (s *Store) freeUnclaimed(d *Call, err error) {
 	call, holds := d.undo(err)
 	if !holds {
@@ -57,8 +57,8 @@ func (s *Store) freeUnclaimed(d *Call, err error) {
 	s.freeLater(d, call, time.Duration(longest)*time.Microsecond)
 }
 
-// freeLater makes a call about the key of d in the background, once. It gives up if the call cannot be
-// sent within the given time.
+// freeLater makes a call about the key of d in the background, at most once. It gives up if the call
+// cannot be sent within the given time, or if too many cleanups wait.
 func (s *Store) freeLater(d *Call, call algorithm.Operation, within time.Duration) {
 	s.cleanups.add(s, cleanup{d.Limits, d.Key, call, time.Now().Add(within)})
 }
@@ -160,8 +160,8 @@ func (cs *cleanups) begin() bool {
 }
 
 // Later runs f, which makes a call to Redis, in a goroutine for which Close waits, and then calls ended
-// with the error of f. If there are too many such goroutines, or if only callers may make calls, Later
-// runs nothing and returns false.
+// with the error of f. If there are too many such goroutines, or if OnlyCallers is set, Later runs nothing
+// and returns false.
 func (s *Store) Later(f func() error, ended func(error)) bool {
 	if s.OnlyCallers || !s.cleanups.begin() {
 		return false
@@ -180,8 +180,8 @@ func (cs *cleanups) end() {
 	cs.sending--
 }
 
-// free sends all cleanups that wait, and returns when none is left. Cleanups for a server that is
-// down wait until the server answers again, or until s is closed.
+// free sends all cleanups that wait, and returns when none is left. Cleanups for a server that is down
+// wait until the server answers again. They are dropped when they are useless, or when s is closed.
 func (cs *cleanups) free(s *Store) {
 	for {
 		cs.mu.Lock()

@@ -29,16 +29,16 @@ var (
 	errNotUp error = unsentError{health.ErrDown}
 )
 
-// outcome returns what the error of a call says about its server, and the error for the caller. The
-// call began at began, and was allowed to take the time given. A reply that cannot be read concerns
-// only one key.
-func (s *Store) outcome(err error, given time.Duration, began time.Time) (health.Outcome, error) {
+// outcome returns what the error of a call says about its server, and the error for the caller. began is
+// when the call began, and allowed is how long it was allowed to take. A reply that cannot be read says
+// nothing bad about the server, because it concerns only one key.
+func (s *Store) outcome(err error, allowed time.Duration, began time.Time) (health.Outcome, error) {
 	if errors.Is(err, algorithm.ErrPartly) || errors.Is(err, algorithm.ErrReply) {
 		return health.Rejected, err
 	}
 	o := diagnose.Outcome(err)
 	if o == health.TimedOut {
-		err = diagnose.Timeout(s.servers.client, s.servers.options, err, time.Since(began), given)
+		err = diagnose.Timeout(s.servers.client, s.servers.options, err, time.Since(began), allowed)
 	}
 	return o, err
 }
@@ -81,9 +81,9 @@ func unsent(err error) error {
 	return err
 }
 
-// failed records the failure of a call that began at began, and returns the error for its caller.
-// The functions in s.Hooks receive the values of ctx. If a hook of the client panicked, only
-// HookPanicked is called, because the panic says nothing about the server.
+// failed records the failure of a call that began at the given time, and returns the error for its
+// caller. The functions in s.Hooks receive the values of ctx. If a hook of the client panicked or ended
+// the goroutine, only HookPanicked is called, because that says nothing about the server.
 func (s *Store) failed(ctx context.Context, n *node, d *Call, err error, began time.Time) error {
 	if hook := (*batch.HookError)(nil); errors.As(err, &hook) {
 		if s.Hooks.HookPanicked != nil {

@@ -59,7 +59,7 @@ type node struct {
 	sharding sharding
 
 	mu  sync.Mutex
-	key string // see noteKey
+	key string // the user's key for probes; see noteKey
 }
 
 const (
@@ -86,16 +86,17 @@ func newNode(s *Servers, addr string, client *redis.Client) *node {
 // up reports whether decisions may be sent to the server.
 func (n *node) up() bool { return n.health.Up() }
 
-// awaitUp waits for the server on behalf of a decision on k: see [health.Monitor.Await].
-func (n *node) awaitUp(ctx context.Context, k string, until <-chan struct{}) bool {
+// awaitUp waits for the server on behalf of a call about k: see [health.Monitor.Await].
+func (n *node) awaitUp(ctx context.Context, k string, timeout <-chan struct{}) bool {
 	if !n.up() {
 		n.noteKey(k)
 	}
-	return n.health.Await(ctx, until)
+	return n.health.Await(ctx, timeout)
 }
 
-// noteKey remembers the user's key of the last decision that needed the server, so that a probe
-// uses a key of a hash slot that the server has. For a single server, any key will do.
+// noteKey remembers the user's key of a call that has failed, or that waits for the server. A probe of a
+// Cluster or Ring must use a key of a hash slot that the server has. For a single server, any key will do,
+// so noteKey does nothing.
 func (n *node) noteKey(k string) {
 	if n.servers.cluster == nil && n.servers.ring == nil {
 		return

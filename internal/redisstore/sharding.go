@@ -93,9 +93,9 @@ func (n *node) awaitSharding(ctx context.Context, st *Store) (bool, error) {
 	return false, check.err
 }
 
-// checkSharding returns the check that is in flight, or nil. If none is in flight, it starts one,
-// unless the sharding is known, the last check ended less than shardingPause ago, or the client is
-// a Ring or has no pipelines.
+// checkSharding returns the check that is in flight. If none is in flight, it starts one and returns it.
+// It returns nil if the sharding is known, if the last check ended less than shardingPause ago, or if the
+// client is a Ring or has no pipelines.
 func (n *node) checkSharding(ctx context.Context, st *Store) *shardingCheck {
 	if n.sharding.state.Load() != shardingUnknown {
 		return nil

@@ -41,10 +41,11 @@ type Hooks struct {
 	// ScriptLoaded is called when Redis does not know a script, before the whole script is sent.
 	ScriptLoaded func(ctx context.Context)
 	// CallFailed is called once for each call that failed, and once for a batch that failed as a
-	// whole. Errors of hash slots that are being moved count only after slotsStuckAfter. notServer
-	// says that the error is no sign that the server is down.
+	// whole, unless a hook of the client has ended it. Errors of hash slots that are being moved count
+	// only after slotsStuckAfter. notServer says that the error is no sign that the server is down.
 	CallFailed func(ctx context.Context, err error, notServer bool)
-	// HookPanicked is called for each round trip that a hook of the client has ended by a panic.
+	// HookPanicked is called for each round trip that a hook of the client has ended by a panic, and for
+	// some of those that a hook has ended by runtime.Goexit.
 	HookPanicked func(ctx context.Context, err *batch.HookError)
 	// ServerChanged is called when a server goes down or comes back.
 	ServerChanged health.Listener

@@ -239,9 +239,9 @@ func (d *Call) decode(numbers, banNumbers []int64, each int, lone bool) error {
 	return nil
 }
 
-// decodeBans sets the Ban of d, and of the calls that are made together with d. before is true if a ban
-// had begun before the call.
-func (d *Call) decodeBans(reply []int64) (before bool, err error) {
+// decodeBans sets the Ban of d, and of the calls that are made together with d. banned is true if a key was
+// banned already when the script began to decide.
+func (d *Call) decodeBans(reply []int64) (banned bool, err error) {
 	for o := d; o != nil; o = o.next {
 		if o.Limits.bans == nil {
 			continue
@@ -253,7 +253,7 @@ func (d *Call) decodeBans(reply []int64) (before bool, err error) {
 		if o.Answers != nil {
 			o.inline[0].Observation = ban.Observation()
 		}
-		before = before || ban.Until > 0 && !ban.Began
+		banned = banned || ban.Until > 0 && !ban.Began
 	}
-	return before, nil
+	return banned, nil
 }

@@ -1,10 +1,11 @@
-// Package adapter is for authors of adapters. It contains the path of a request through a
-// middleware, which all adapters share.
+// Package adapter is for authors of adapters. It contains the code that all adapters share: what a
+// middleware does with a request, step by step.
 //
 // An [Adapter] makes the [Guard] of a middleware. The middleware passes each request to
 // [Guard.Check] and follows the [Verdict] that Check returns. Check takes the key from the request,
-// lets the limiter decide, sets the headers, and waits for the Delay of a leaky bucket. If
-// [Guard.NeedsFinish] returns true, the middleware calls [Guard.Finish] when the response has ended.
+// lets the limiter decide, sets the headers, and returns when the request has waited as long as it
+// must. If [Guard.NeedsFinish] returns true, the middleware calls [Guard.Finish] when the response has
+// ended.
 // If a handler calls a limiter itself, it passes the decision to an [Answerer], and the adapter
 // follows the Verdict of the Answerer in the same way.
 //
@@ -44,9 +45,9 @@ type Adapter[N, H any] string
 const maxWaiting = 1000
 
 // New returns the Guard of a middleware that limits requests by key, and the handlers that opts
-// contain. It panics if lim, key or an option is nil, if an option is given twice, does not fit the
-// limiter or another option, or belongs to another adapter. A program with such a mistake must not
-// start, because a route might be unlimited.
+// contain. It panics if lim, key or an option is nil, or if an option does not fit the limiter, another
+// option or this adapter. (A handler fits if it has the type H, even if another adapter has made the
+// option.) A program with such a mistake must not start, because a route might be unlimited.
 func (a Adapter[N, H]) New(lim *core.Limiter, key keyfunc.Func, opts ...guard.Option) (*Guard, Handlers[H]) {
 	settings.MustLimit(lim, key)
 	s := settings.Settings{Headers: defaultHeaders(), MaxWaiting: maxWaiting}
@@ -72,8 +73,8 @@ func (a Adapter[N, H]) New(lim *core.Limiter, key keyfunc.Func, opts ...guard.Op
 	return g, handlers
 }
 
-// NewAnswerer returns an Answerer, and the handlers that opts contain. It panics if an option is nil,
-// is given twice, does not fit another option, or belongs to another adapter.
+// NewAnswerer returns an Answerer, and the handlers that opts contain. It panics if an option is nil, or
+// if an option does not fit another option or this adapter, as in New.
 func (a Adapter[N, H]) NewAnswerer(opts ...guard.AnswerOption) (*Answerer, Handlers[H]) {
 	s := settings.Settings{Headers: defaultHeaders()}
 	settings.Apply(&s, opts)
@@ -81,7 +82,7 @@ func (a Adapter[N, H]) NewAnswerer(opts ...guard.AnswerOption) (*Answerer, Handl
 }
 
 // check returns the handlers that the options contain. It panics if the options do not fit together,
-// as Settings.Check says, or if a handler belongs to another adapter.
+// as Settings.Check says, or if a handler does not have the type H.
 func (a Adapter[N, H]) check(s *settings.Settings) Handlers[H] {
 	s.Check(xRateLimit)
 	a.mustBeOwn("OnDenied", s.OnDenied)
@@ -89,7 +90,7 @@ func (a Adapter[N, H]) check(s *settings.Settings) Handlers[H] {
 	return Handlers[H]{s.OnDenied, s.OnError}
 }
 
-// mustBeOwn panics if handler, which was given to option, is neither nil nor of this framework's type H.
+// mustBeOwn panics if handler, which was given to option, is neither nil nor of the type H.
 func (a Adapter[N, H]) mustBeOwn(option string, handler any) {
 	if _, ok := handler.(H); !ok && handler != nil {
 		panic(fmt.Sprintf("%s: %s has a %T, want a %v: use %s.%s", a, option, handler, reflect.TypeFor[H](), a, option))
@@ -103,16 +104,16 @@ func (a Adapter[N, H]) OnDenied(h H) guard.AnswerOption {
 	return settings.NewAnswerOption("OnDenied", func(s *settings.Settings) { s.OnDenied = h })
 }
 
-// OnError returns the adapter's option OnError, whose handler answers requests without a decision.
-// It panics if h is nil.
+// OnError returns the adapter's option OnError. Its handler answers the requests that are refused for
+// any reason other than a denial. OnError panics if h is nil.
 func (a Adapter[N, H]) OnError(h H) guard.AnswerOption {
 	settings.MustFunc(isNil(h), "OnError", "answers requests without a decision")
 	return settings.NewAnswerOption("OnError", func(s *settings.Settings) { s.OnError = h })
 }
 
 // CountIf returns the option CountIf of an adapter whose requests end with codes of their own, as
-// in gRPC. Its function receives [Verdict.Code]. The function of [guard.CountIf] receives the HTTP
-// status instead.
+// in gRPC. count receives [Verdict.Code], while the function that is given to [guard.CountIf] receives
+// the HTTP status. CountIf panics if count is nil.
 func (a Adapter[N, H]) CountIf(count func(code int) bool) guard.Option {
 	settings.MustFunc(count == nil, "CountIf", "reports which code counts")
 	return settings.NewOption("CountIf", func(s *settings.Settings) {
@@ -120,22 +121,23 @@ func (a Adapter[N, H]) CountIf(count func(code int) bool) guard.Option {
 	})
 }
 
-// Key returns the key function of the adapter's function Key: it calls f with the framework's own
-// request. If the key function is given to a middleware of another adapter, it panics at the first
-// request.
+// Key returns a key function that calls f with the framework's own request. The adapter's package
+// returns this key function from its own function Key. The key function panics if it gets a request
+// whose framework's own request does not have the type N. Key panics if f is nil.
 func (a Adapter[N, H]) Key(f func(N) (string, error)) keyfunc.Func {
 	settings.MustFunc(f == nil, "Key", "takes the key from a request")
 	return func(r keyfunc.Request) (string, error) { return f(a.native(r)) }
 }
 
 // ContextKey is like Key, for a framework whose handlers take a context beside the request, such as
-// Hertz and gRPC. It calls f with the Context of the request.
+// Hertz and gRPC. The key function calls f with the Context of the request, too.
 func (a Adapter[N, H]) ContextKey(f func(context.Context, N) (string, error)) keyfunc.Func {
 	settings.MustFunc(f == nil, "Key", "takes the key from a request")
 	return func(r keyfunc.Request) (string, error) { return f(r.Context(), a.native(r)) }
 }
 
-// native returns the framework's own request. It panics if r is the request of another adapter.
+// native returns the framework's own request. It panics if that does not have the type N, because r
+// comes from another adapter.
 func (a Adapter[N, H]) native(r keyfunc.Request) N {
 	native, ok := r.Unwrap().(N)
 	if !ok {

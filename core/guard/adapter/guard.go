@@ -37,14 +37,18 @@ type Verdict struct {
 	// Status is 0 if the request must be served. Otherwise it is the status to answer with:
 	//
 	//   - 429 for a denied request
-	//   - 503 if the limiter could not decide, or if the request could not be served before its deadline
-	//   - 500 if the key function or LimiterFor failed, or if the limiter was called wrongly
-	//   - StatusClientGone if the client has left
+	//   - 503 if the limiter could not decide, if the request could not be served before its deadline,
+	//     or if its context had been canceled before Check
+	//   - 500 if the key function or LimiterFor failed, if the limiter was called wrongly, or if it
+	//     returned an unknown error
+	//   - StatusClientGone if the context of the request was canceled during Check, or before an Answerer
+	//     was called: the client has probably left
 	Status int
 	// Result is the limiter's decision. Its Source is SourceNone if there was none.
 	Result core.Result
-	// Err is the reason why the request is not served: a [*guard.DeniedError], or the error that
-	// prevented a decision.
+	// Err is the reason why the request is not served. For a denial it is a [*guard.DeniedError] or, from
+	// an Answerer, [core.ErrNeverAdmitted] if the limiter has returned that. Otherwise it is the error that
+	// prevented the decision, or the error of a context that ended during the Delay.
 	Err error
 	// Context, if not nil, replaces the context of the request while the request is served. Finish
 	// cancels it. If slots of the request are lost before that, it is canceled with the cause
@@ -55,11 +59,11 @@ type Verdict struct {
 	Code int
 
 	draw        float64            // the random number for the waits in the answer; see headers.retryIn
-	limiter     *core.Limiter      // the limiter that decides
-	admitted    admission          // Finish ends it; nil if there is nothing to end or to give back
+	limiter     *core.Limiter      // the limiter that decides; the limiters of AlsoLimit decide with it
+	admitted    admission          // what Finish ends; nil if there is nothing to end or to give back
 	cost        int64              // the cost that the limiter decided about
 	slots       bool               // whether one of the limits that decide has slots
-	slot        slot               // the slot that the request holds
+	slot        slot               // the slot that the request holds; zero if it holds none
 	endedBefore bool               // whether the request's context had ended before Check
 	others      *cost              // a cost of an earlier request with the same state; see noteCost
 	state       *RequestState      // the state of the request
@@ -91,8 +95,9 @@ func (v *Verdict) takeReservation(r *core.Reservation, err error) {
 	}
 }
 
-// Check decides about r, and sets the headers of its response. If r is admitted, Check waits for its
-// Delay. state is the RequestState that the adapter keeps with r.
+// Check decides about r, and sets the headers of its response. A request that the option Skip exempts is
+// served without a decision. If r is admitted, Check waits for its Delay, except with DryRun. state is
+// the RequestState that the adapter keeps with r.
 func (g *Guard) Check(r keyfunc.Request, h Header, state *RequestState) (v Verdict) {
 	v.limiter, v.state, v.endedBefore = g.limiter, state, r.Context().Err() != nil
 	state.limiter.Store(v.limiter)
@@ -134,7 +139,9 @@ const (
 		"sets the same headers, of which clients see the last"
 )
 
-// decide makes the limiter decide about r, records the outcome in v, and returns the key of r.
+// decide makes the limiter decide about r, records the outcome in v, and returns the key of r. There are
+// two exceptions. If there is no key, because the key function or LimiterFor has failed, decide returns "".
+// If the request already holds a slot of the limiter and key, it is served without another decision.
 func (g *Guard) decide(r keyfunc.Request, h Header, v *Verdict) (key string) {
 	key, ok := g.choose(r, v)
 	if !ok {
@@ -173,8 +180,8 @@ func (g *Guard) decide(r keyfunc.Request, h Header, v *Verdict) (key string) {
 	return key
 }
 
-// choose sets the limiter of v if LimiterFor chooses one, and returns the key of r. After an error,
-// choose sets the Status of v and returns false.
+// choose sets the limiter of v if LimiterFor chooses one, and returns the key of r. If LimiterFor or the
+// key function fails, choose sets the Status and the Err of v and returns false.
 func (g *Guard) choose(r keyfunc.Request, v *Verdict) (string, bool) {
 	if g.settings.LimiterFor != nil && !g.chooseLimiter(r, v) {
 		return "", false
@@ -194,8 +201,8 @@ func (g *Guard) RetryIn(v Verdict) time.Duration {
 	return headers(g.settings.Headers).retryMillis(&v)
 }
 
-// chooseLimiter sets the limiter of v to the limiter that LimiterFor returns, unless that is nil. After
-// an error, it sets the Status of v and returns false.
+// chooseLimiter sets the limiter of v to the limiter that LimiterFor returns, unless that is nil. If
+// LimiterFor fails, chooseLimiter sets the Status and the Err of v and returns false.
 func (g *Guard) chooseLimiter(r keyfunc.Request, v *Verdict) bool {
 	lim, err := g.settings.LimiterFor(r)
 	switch {
@@ -210,7 +217,8 @@ func (g *Guard) chooseLimiter(r keyfunc.Request, v *Verdict) bool {
 }
 
 // isWrong reports whether err says that limits which LimiterFor chose are invalid or cannot decide
-// together. If so, isWrong sets the Status of v to 500, and logs the error once for each message.
+// together. If so, isWrong sets the Err of v to err and its Status to 500. It also logs err, unless
+// wrongLimits already contains its message.
 func (g *Guard) isWrong(ctx context.Context, v *Verdict, err error) bool {
 	wrong := (*coreaccess.WrongLimitError)(nil)
 	if !errors.As(err, &wrong) {
@@ -223,9 +231,9 @@ func (g *Guard) isWrong(ctx context.Context, v *Verdict, err error) bool {
 	return true
 }
 
-// decideOne makes the limiter decide, and records the outcome in v. The cost is charged at once, unless
-// it is known only when the response ends. A Permit or a Reservation takes an allocation, so decideOne
-// obtains one only if something may have to be given back.
+// decideOne makes the limiter of v decide, and records the outcome in v. An admitted cost is charged at
+// once, unless it is known only when the response ends. A Permit or a Reservation takes an allocation, so
+// decideOne obtains one only if something may have to be ended or given back, or if the request may wait.
 func (g *Guard) decideOne(ctx context.Context, key string, v *Verdict) {
 	slots, queue, _ := inside.Core.NeedsEnd(v.limiter)
 	v.slots = slots
@@ -242,8 +250,9 @@ func (g *Guard) decideOne(ctx context.Context, key string, v *Verdict) {
 	}
 }
 
-// decideOrWait makes the limiter decide. A request that would be denied waits to be admitted, but no longer
-// than the option WaitUpTo allows. decideOrWait records the outcome in v.
+// decideOrWait makes lim decide, and records the outcome in v. A request that would be denied waits to be
+// admitted, but no longer than the option WaitUpTo allows. It does not wait if that would certainly be too
+// long, or if too many requests wait; see MaxWaiting.
 func (g *Guard) decideOrWait(ctx context.Context, lim *core.Limiter, key string, v *Verdict) {
 	w := coreaccess.Waiting{Key: key, N: v.cost, UpTo: g.settings.WaitUpTo, Most: g.settings.MaxWaiting}
 	came := time.Now()
@@ -255,8 +264,8 @@ func (g *Guard) decideOrWait(ctx context.Context, lim *core.Limiter, key string,
 	v.warnIfCutOff(ctx, time.Since(came))
 }
 
-// decider returns the limiter that decides in place of lim: lim itself or, with DryRun, one whose denials
-// ban no key.
+// decider returns the limiter that really decides: lim or, with DryRun, a limiter that decides like lim but
+// whose denials ban no key.
 func (g *Guard) decider(lim *core.Limiter) *core.Limiter {
 	if g.settings.DryRun {
 		lim = inside.Core.WithoutBans(lim)
@@ -274,7 +283,7 @@ func (v *Verdict) noteCost() {
 }
 
 // await waits for the Delay of an admitted request. If ctx, the context of the request, ends before the
-// Delay is over, await cancels the admission, so that nothing stays held or charged. Cancel works
+// Delay is over, await cancels the admission, which gives back what is held or charged. Cancel works
 // although ctx has ended.
 func (v *Verdict) await(ctx context.Context) {
 	err := ctx.Err()
@@ -296,8 +305,9 @@ func (v *Verdict) await(ctx context.Context) {
 	}
 }
 
-// warnIfCutOff logs a warning if the wait of a request is longer than the WriteTimeout of its net/http
-// server. The handler may then still run, but the client gets no response.
+// warnIfCutOff logs a warning, once for each limiter and WriteTimeout, if the wait of a request is longer
+// than the WriteTimeout of its net/http server. The handler of the request then runs after the wait, but the
+// client gets no response.
 func (v *Verdict) warnIfCutOff(ctx context.Context, wait time.Duration) {
 	server, _ := ctx.Value(http.ServerContextKey).(*http.Server)
 	if server == nil || server.WriteTimeout <= 0 || wait <= server.WriteTimeout {
@@ -307,8 +317,9 @@ func (v *Verdict) warnIfCutOff(ctx context.Context, wait time.Duration) {
 		"unless a handler moves that deadline by http.ResponseController. Raise it, or have requests wait for less", server.WriteTimeout))
 }
 
-// record keeps the Result for handlers, and writes the headers about it. If the request has probably been
-// counted before, record returns the warning that must be logged, and otherwise "".
+// record keeps the Result for handlers and, except with DryRun, writes the headers about it. It returns a
+// warning that must be logged, or "". The warning says that the request has been counted before, or that
+// its response already had such headers.
 func (g *Guard) record(h Header, v *Verdict, key string) (warning string) {
 	v.state.mu.Lock()
 	defer v.state.mu.Unlock()
@@ -326,13 +337,13 @@ func (g *Guard) record(h Header, v *Verdict, key string) (warning string) {
 	return warning
 }
 
-// keyOf returns the key of r. If the key function finds no key, keyOf returns the key of Fallback or, if
-// there is none either, the address of the peer. So a client cannot avoid the limit by leaving out a
-// credential.
+// keyOf returns the key of r. If the key function finds no key, keyOf returns the key of Fallback. If there
+// is no Fallback, or it finds no key either, keyOf returns the address of the peer. So a client cannot avoid
+// the limit by leaving out a credential.
 //
 // It is normal that some requests have no key: the key function then returns ErrNoKey itself. An error
 // that wraps ErrNoKey may mean that no request will ever have a key. The key functions Route and User
-// return such an error in a middleware that is mounted too early. keyOf logs the first one.
+// return such an error in a middleware that is mounted too early. keyOf logs the first such error.
 func (g *Guard) keyOf(r keyfunc.Request) (string, error) {
 	key, err := keyBy(g.key, r)
 	if !errors.Is(err, keyfunc.ErrNoKey) {
@@ -366,7 +377,8 @@ func keyBy(f keyfunc.Func, r keyfunc.Request) (string, error) {
 	return key, err
 }
 
-// costOf returns the cost of r. The cost is 1 without the option Cost, and 1 in place of a negative cost.
+// costOf returns the cost of r: 1 without the option Cost, and also 1 if the function of that option returns a
+// negative cost. The first negative cost is logged.
 func (g *Guard) costOf(r keyfunc.Request) int64 {
 	if g.settings.Cost == nil {
 		return 1
@@ -382,9 +394,9 @@ func (g *Guard) costOf(r keyfunc.Request) int64 {
 }
 
 // logNever logs, once, that a request was denied because its cost is above the capacity. The application
-// may intend this, or it may be a mistake that makes a route useless. logNever does not log denials
-// by a process's share during an outage, whose capacity is smaller than the configured capacity, nor
-// denials by a limit of 0, which is always intended.
+// may intend this, or it may be a mistake that makes a route useless. Two kinds of denials are not logged.
+// A denial during an outage may come from the share of this process, which has less than the configured
+// capacity. A denial by a limit of 0 is always intended.
 func (g *Guard) logNever(ctx context.Context, res *core.Result, cost int64) {
 	if res.Source == core.SourceFallback || res.Limit == 0 {
 		return

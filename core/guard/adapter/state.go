@@ -19,24 +19,24 @@ import (
 // one RequestState with each request, for handlers and for stacked middlewares. The zero value is
 // ready to use. It is safe for concurrent use.
 type RequestState struct {
-	limiter atomic.Pointer[core.Limiter] // the limiter that a middleware has used last
+	limiter atomic.Pointer[core.Limiter] // the limiter that a middleware has used last; nil before the first one
 	cost    atomic.Pointer[cost]         // what was last passed to SetCost; nil before the first call
-	charges atomic.Int32                 // 0 if no middleware has CostAfter; otherwise chargesLater or hasCharged
-	refused atomic.Int32                 // the status, 503 or 499, with which a middleware refused the request; otherwise 0
+	charges atomic.Int32                 // 0 before the Check of a middleware with CostAfter; then chargesLater or hasCharged
+	refused atomic.Int32                 // the last status, 503 or 499, with which a middleware refused the request; 0 if none did
 
 	// mu guards the fields below. Middlewares of one request can run at the same time: a middleware
-	// inside http.TimeoutHandler continues after the timeout, and a handler may serve several requests
-	// within one.
+	// inside http.TimeoutHandler continues after the timeout, and the handler of one request may serve
+	// several inner requests with the same state.
 	mu         sync.Mutex
 	result     core.Result     // the tightest Result so far
-	names      *settings.Names // the names that the first middleware with XRateLimit gives the headers of this set
+	names      *settings.Names // the names of the X-RateLimit headers, as the first middleware that sets them was configured
 	xRateLimit shown           // the Result that the headers with these names show
 	others     []otherNames    // the Results that headers with other names show
 	ietf       shown           // the Result that the headers of the set IETF show
 	values     [3]string       // the X-RateLimit headers that the first middleware set
 	text       [64]byte        // a buffer for formatting X-RateLimit headers
-	header     uintptr         // the identity of the response headers that the first middleware saw
-	counted    [2]counted      // how the first two middlewares counted the request
+	header     uintptr         // the identity of the response headers of the first request that was counted; otherwise 0
+	counted    [2]counted      // how the first two middlewares that counted this request did so
 	slots      []slot          // the slots that the request holds now
 }
 
@@ -47,10 +47,10 @@ type slot struct {
 	header uintptr // the identity of the response headers
 }
 
-// The values of RequestState.charges if a middleware has CostAfter.
+// The values of RequestState.charges after the Check of a middleware with CostAfter.
 const (
-	chargesLater int32 = 1 + iota // no middleware has settled a cost yet
-	hasCharged                    // a middleware has settled a cost
+	chargesLater int32 = 1 + iota // since the last such Check, no middleware has settled a cost
+	hasCharged                    // since the last such Check, a middleware has settled a cost
 )
 
 // A counted says how a middleware counted a request: with which limiter, and by which key.
@@ -60,9 +60,13 @@ type counted struct {
 }
 
 // countsAgain reports whether another middleware has already counted the request with lim and key. If
-// not, countsAgain records that the request is counted now. If a handler serves several requests
-// within one, each of them has response headers of its own. countsAgain then looks only at the first
-// request that was counted, because the others may well be counted with the same limiter and key.
+// not, countsAgain records that the request is counted now. It records only two middlewares, so it does
+// not notice if a third one and a fourth one count the request alike.
+//
+// The handler of one request may serve several inner requests with the same state, and it is normal that
+// these are counted with the same limiter and key. If the headers of a response are an http.Header, each
+// inner request has headers of its own. countsAgain then looks only at the first request that was counted,
+// and returns false for all others.
 func (s *RequestState) countsAgain(h Header, lim *core.Limiter, key string) bool {
 	header := identity(h)
 	if s.header == 0 {
@@ -124,7 +128,8 @@ type cost struct {
 	charged atomic.Bool // whether a middleware has charged it
 }
 
-// Result returns the tightest decision about the request. It returns false if there is none.
+// Result returns the Result of the tightest decision about the request. It returns false if there is none.
+// s may be nil.
 func (s *RequestState) Result() (core.Result, bool) {
 	if s == nil {
 		return core.Result{}, false
@@ -144,8 +149,9 @@ func (s *RequestState) Logger() *slog.Logger {
 	return lim.Logger().With("limiter", lim.Name())
 }
 
-// SetCost makes the middlewares of the request that have [guard.CostAfter] charge n units. The function
-// SetCost of an adapter calls this method. SetCost does nothing if s is nil.
+// SetCost sets the actual cost of the request to n. Each middleware of the request with [guard.CostAfter]
+// charges it when the response ends. If SetCost is called several times before that, the last call counts.
+// The function SetCost of an adapter calls this method. SetCost does nothing if s is nil.
 func (s *RequestState) SetCost(n int64) {
 	if s == nil {
 		return
@@ -159,7 +165,8 @@ func (s *RequestState) SetCost(n int64) {
 	}
 }
 
-// warn logs message to the logger of the limiter that a middleware has used last, once for each limiter.
+// warn logs message to the logger of the limiter that a middleware has used last, once for each limiter. It
+// does nothing if no middleware has used a limiter.
 func (s *RequestState) warn(message string) {
 	if lim := s.limiter.Load(); lim != nil {
 		inside.Core.WarnOnce(context.Background(), lim, message)
@@ -201,7 +208,7 @@ type shown struct {
 	window                 time.Duration
 }
 
-// replace reports whether res is tighter than s. If so, replace records res in s.
+// replace records res in s if res is tighter than s, or if s is empty. It reports whether it has done so.
 func (s *shown) replace(res *core.Result) bool {
 	if s.source != core.SourceNone && !res.Tighter(core.Result{
 		Allowed: s.allowed, Source: s.source, Limit: s.limit, Remaining: s.remaining, RetryAfter: s.retryAfter, ResetAfter: s.resetAfter,

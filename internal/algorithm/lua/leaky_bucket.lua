@@ -4,17 +4,20 @@
 -- Stored: the value of a token bucket, then ' epoch', and then, if there are free places, ' first,next,first,next ...'
 -- in order. The units of a queue are numbered from its epoch. A free place has the numbers from `first` to
 -- `next` - 1. No free place touches another one or the end of the queue.
--- A new epoch begins with a charge if the queue is empty, if it is stored at another rate, or if its numbers would
--- become too large. The epoch is the instant of that charge, or the newest epoch that the script has seen plus 1 if
--- that is larger. With a new epoch, the free places are forgotten, and older places cannot be given back any more.
+-- A new epoch begins with a charge if the queue is empty, if it is stored at another rate or without an epoch, or if
+-- its numbers would become too large. The epoch is the instant of that charge, or the newest epoch that the script
+-- has seen plus 1 if that is larger. With a new epoch, the free places are forgotten, and older places cannot be
+-- given back any more.
 -- Constants and cost: those of a token bucket.
 -- Observed: a and b are the debt, which is the time until the end of the queue. If the cost takes a free place, c is
 -- the number of units from the beginning of that place to the end of the queue; otherwise c is 0. x is the epoch, or
--- nil if the queue is empty or has another rate. y is the list of free places, or nil. Its field `largest` is the
--- number of units of the largest place.
+-- nil if the queue is empty, has another rate, or is stored without an epoch. y is the list of free places, or nil.
+-- The field `largest` of the list is the number of units of the largest place.
 
 local with_whole, with_parts = whole .. ' ' .. whole, whole .. '+%d ' .. whole
-local newest_epoch = 0 -- the newest epoch that this script has seen. All its calls have the same `now`, so a new epoch must be later
+-- newest_epoch is the newest epoch that this script has seen. All calls of one script have the same `now`, so a new
+-- epoch must be greater than newest_epoch to differ from the epochs that this script has given out.
+local newest_epoch = 0
 
 -- keep_free reads the free places of a queue, and drops their units that have begun. It returns nothing if the text
 -- is foreign. `debt` is a function that returns the debt of units. `rate` is how many units drain in a microsecond.
@@ -100,8 +103,8 @@ local function leaky_bucket(constants_at)
 
   -- read_queue reads a value that is not in the usual form: it has parts, free places or another rate, or is foreign.
   -- It returns the debt, as two numbers; the value if it is foreign, otherwise nil; the epoch; and the free places.
-  -- If the value has another rate, the debt is the time that the queue still takes at that rate, because the delays
-  -- were promised, and the epoch is nil.
+  -- If the value has another rate, the epoch is nil, and the debt is the time that the queue still takes at the other
+  -- rate, because the delays were promised.
   function limit.read_queue(value, now)
     local debt, parts, left, wrong, epoch, free
     local head, digits, list = string.match(#value <= longest + 256 * 14 and value or '', '^(B1 %S+ %S+) (%d+) ?([%d,]*)$')
@@ -133,7 +136,7 @@ local function leaky_bucket(constants_at)
     local w, v, strange, queue, places = 0, 0, nil, nil, nil
     if value then
       local ends, born
-      if #value == #form + 33 and string.sub(value, 1, #form) == form then -- two instants of 16 digits: from 2001 to 2286
+      if #value == #form + 33 and string.sub(value, 1, #form) == form then -- perhaps with two instants of 16 digits: the instants since 2001
         ends, born = tonumber(string.sub(value, #form + 1, #form + 16)), tonumber(string.sub(value, #form + 18))
       end
       if ends and born and ends % 1 == 0 and born % 1 == 0 and ends < 2 ^ 53 and born < 2 ^ 53 and born >= 0 then
@@ -163,7 +166,7 @@ local function leaky_bucket(constants_at)
       if now + w >= 2 ^ 53 then w, v = 2 ^ 53 - 1 - now, 0 end
       if not born or (now + w - born > 128 * W and
           (now + w - born) * (string.match(form, ' (%d+)') / period) > 2 ^ 37) then -- a new epoch, so that the numbers of units stay below 2^38
-        if newest_epoch > latest then newest_epoch = 0 end -- it is from a planted value, and the epoch after it might be foreign
+        if newest_epoch > latest then newest_epoch = 0 end -- so far in the future: a value with newest_epoch + 1 might be foreign
         born, free = now > newest_epoch and now or newest_epoch + 1, nil
         newest_epoch = born
       end
