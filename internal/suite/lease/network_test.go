@@ -161,7 +161,7 @@ func (h *history) executed(m *machine, cmd redis.Cmder) {
 		}
 	}
 	for i, l := range h.limits {
-		if l.kind == spends.Windows {
+		if l.kind.Scale() == spends.InOpened {
 			h.noteWindow(i, l)
 		}
 	}
