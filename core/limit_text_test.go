@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/redislimit/redislimit/internal/algorithm"
 )
 
 // limitTexts contains Limits by the texts that they print.
@@ -69,6 +71,11 @@ func readAs(t *testing.T, text string, want Limit) {
 func TestParseLimitRefuses(t *testing.T) {
 	t.Parallel()
 	const names = `1 to 64 letters, digits and "_.-"`
+	var kinds []string
+	for _, k := range algorithm.Kinds {
+		kinds = append(kinds, k.Name)
+	}
+	all := strings.Join(kinds, ", ")
 	for text, want := range map[string]string{
 		"":                                     `want an algorithm and a rate, as in "token_bucket 100/1m"`,
 		"token_bucket":                         `token_bucket: want a rate, as in "token_bucket 100/1m"`,
@@ -78,7 +85,7 @@ func TestParseLimitRefuses(t *testing.T) {
 		"in_flight -1":                         "in_flight -1: allowed is 0 to 1000000000",
 		"unlimited 100/1m":                     "100/1m: unlimited has no rate and no options",
 		"unlimited name=api":                   "name=api: unlimited has no rate and no options",
-		"Unlimited":                            "Unlimited: allowed are fixed_window, sliding_window_log, sliding_window_counter, token_bucket, gcra, leaky_bucket, in_flight, unlimited",
+		"Unlimited":                            "Unlimited: allowed are " + all + ", unlimited",
 		"in_flight 1 slot_ttl=30":              "slot_ttl=30: allowed is 10ms to 1h0m0s",
 		"in_flight 1 burst=2":                  "burst=2: in_flight takes slot_ttl=, name=",
 		"Token_Bucket 100/1m":                  "Token_Bucket: allowed are fixed_window, ",

@@ -91,7 +91,8 @@ func (banned) Usage(s *State, now int64) float64 {
 }
 
 // Bars reports whether the charges in s deny n units at now, without the held units. If so, from is the
-// instant from which they would be admitted.
+// instant from which they would be admitted. s still has its holds, so this relies on an
+// Evaluate that does not look at them.
 func (m Limit) Bars(s *State, now, n int64) (from int64, denies bool) {
 	o, admits := m.Evaluate(s, now, n)
 	if admits {

@@ -54,25 +54,8 @@
 // `local limit = fixed_window(constants_at)` instead of `local limit = {}`, and defines only the functions
 // that differ. Its Kind then passes the other file to readLua as the base. See lua/calendar.lua.
 //
-// The functions of a limit, in the order in which a reader needs them:
-//
-//	numbers   converts those constants that are numbers to Lua numbers, once for all calls
-//	cost      returns the cost that Evaluator.Cost appended, as two numbers. The second one is 0 if Cost
-//	          appended only one
-//	more      adds units to a cost
-//	check     raises an error that the sender gets. Most limits have nothing to check
-//	evaluate  reads and checks the value, and says whether the cost fits
-//	when      returns the instant from which the limit would admit what it denies
-//	charge    charges a cost in addition to what evaluate has observed. The cost may be negative
-//	bound     returns the cost of units that are charged whether they fit or not
-//	needed    returns the instant until which the value is needed
-//	tail      returns for how long a key is needed after the held units have been charged
-//	refund    returns how to take back units that were charged
-//
-// lua/decide.lua documents their parameters and results. Buckets have three more functions. debt returns the
-// cost of units. With pace and forced, held units keep the rate at which they were reserved. A queue has
-// a function task of its own, because its units cannot be held. Slots are never charged, so lua/in_flight.lua
-// has functions look and act of its own, which replace those of lua/holds.lua.
+// The comment at the beginning of lua/decide.lua lists the functions of a limit, with their parameters and
+// results. It is the only list.
 //
 // A call of these functions is a whole line, which the composer replaces by the body of the function.
 // inline.go has the rules. If a file breaks one of them, the composer panics with the line and the rule, or
@@ -94,6 +77,38 @@
 //     grace period.
 //   - A stored string begins with a letter that no other algorithm has, and a version; registry.go
 //     lists all of them. A test compares the stored values with docs/stored.md.
+//
+// # Holds and a new algorithm
+//
+// Units that are held are admitted, but not charged yet; hold.go and lua/holds.lua handle them for every
+// algorithm. A held unit can be spent at any instant until its hold ends: the limiter only learns later that it
+// was spent, and charges it at a Settle or at the expiry. What an algorithm has to know about this:
+//
+//   - A decision evaluates n + held units, as one number, as if all held units were charged at the instant of
+//     the decision. Neither Evaluate nor evaluate knows how many of them are held. In Lua, the parameter
+//     `records` does not say it either: see lua/decide.lua.
+//   - "n + held" is enough if a charged unit counts most at the instant of its charge, and then for less and
+//     less or until a fixed instant, whatever else is charged later. Then a unit that is charged later than it
+//     was spent makes no decision admit too much. This is so for buckets, for the sliding windows, and for windows
+//     that begin at instants of a calendar. It is also enough for windows that begin with a charge, because these
+//     promise something about each window as it was opened, and a hold counts in every window until it ends.
+//   - "n + held" is not enough if a later charge changes for how long earlier charges count. An example is a
+//     window that lasts until nothing was spent for a period: a held unit may have been spent in what looks like
+//     a pause, so the earlier charges still count, and the limit would admit too much. There are three ways
+//     out. The first is to define the limit by the instants of the charges, as a window that begins with a charge
+//     does; its documents and its judge in package spends must then say so. The second is to charge units when
+//     they are reserved, as a queue does in its function task; but its Kind.Delays also makes requests wait,
+//     so this needs a new field of Kind. The third is to know whether units are held. This needs a new parameter
+//     of evaluate, in lua/holds.lua and lua/bans.lua, and in Go the field State.holds.
+//   - Reserve does not change the value that the charges have stored; a hold is stored beside the value. This is
+//     also true if the value is an old window that has ended: after a step back of the clock, that window is open
+//     again, and its charges must count.
+//   - Bars, and bars_without_held in lua/bans.lua, evaluate without the held units, because only charges may
+//     ban. But the State that Bars passes to Evaluate has its holds. So an Evaluate that looks at State.holds
+//     would ban because of held units, unless Bars passes a State without holds.
+//
+// internal/suite/conformance compares holds with the model and with the judge in package spends. They find an
+// algorithm for which "n + held" is not enough.
 //
 // # Foreign values
 //

@@ -10,9 +10,12 @@ import (
 // that may be given back are held instead of charged, because once they are charged, they cannot be
 // distinguished from what other callers charge later.
 //
-// A decision on n units admits if the algorithm would admit n and all held units together. So at any
-// decision, every unit that was spent before is either still held, or was charged at the instant at which it
-// was spent or later. That is why a limit with holds is as exact as one with charges only.
+// A held unit can be spent at any instant until its hold ends. A decision on n units admits if the algorithm
+// would admit n and all held units together. So at any decision, every unit that was spent before is either
+// still held, and counts as if it was charged now, or was charged at the instant at which it was spent or
+// later. A limit with holds is as exact as one with charges only if its algorithm never admits too much because
+// of a charge that is made later than its units were spent. All algorithms whose units can be held are like
+// that; "Holds and a new algorithm" in doc.go says when an algorithm is not.
 //
 // Expiries are rounded up to multiples of a sixth of the duration, so that a key has few different ones.
 //

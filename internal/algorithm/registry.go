@@ -10,6 +10,7 @@ var Kinds = []*Kind{
 	InFlight,
 }
 
-// versions has the letter and version with which each stored string begins, of all algorithms, bans and
-// holds. A string with another version was written by a newer version of this library.
-const versions = "B1 C1 F1 H1 W1 X1"
+// Versions has the letter and version with which each stored string begins, of all algorithms, bans and
+// holds. A string with another version was written by a newer version of this library. The suites, which
+// plant damaged values, use this list, too.
+const Versions = "B1 C1 F1 H1 W1 X1"

@@ -132,7 +132,7 @@ func newComposer(limits []Limit, f Form) *composer {
 		Builder: &strings.Builder{},
 		values: map[string]string{
 			"script.own": strconv.FormatBool(f.PerCallConstants), "script.slots": strconv.FormatBool(slots), "script.wide": strconv.FormatBool(wide),
-			"script.versions": "'" + versions + "'", "script.first_call": strconv.Itoa(first),
+			"script.versions": "'" + Versions + "'", "script.first_call": strconv.Itoa(first),
 			"script.limits": strconv.Itoa(len(limits)), "script.keys": strconv.Itoa(len(limits) + bans),
 			"script.plain": strconv.Itoa(plain), "script.costs": strconv.Itoa(costs), "script.costs_end": strconv.Itoa(plain - 2),
 			"script.other": strconv.Itoa(other), "script.renewal": strconv.Itoa(other + len(limits)),

@@ -54,22 +54,29 @@
 --   BANS     if the limiter has bans
 --   ONCE     if there is one limit, and its constants are given once for all calls
 --   CALL     if there is one limit, and each call has its own constants
--- The functions return:
---   check(now)            nothing, but it may raise an error, which the sender gets
---   cost(position)        the cost of a limit in a plain decision, as two numbers n and f
+-- An algorithm's Lua file defines the following functions of its limit. This is the only list of them. They are in
+-- the order in which a reader needs them, with their results:
+--   numbers(position)     nothing. It converts those constants that are numbers, from ARGV[position] on, to Lua
+--                         numbers, once for all calls
+--   cost(position)        the cost of a limit in a plain decision, as two numbers n and f: the arguments that
+--                         Evaluator.Cost appended. f is 0 if Cost appended only one
 --   more(n, f, units)     the cost of these units and the cost n, f together
 --   evaluate(value, now, n, f, key, records)
 --                         whether the limit admits a cost; t, which is `now`, or the instant that is stored
 --                         if the clock has stepped back since then; a, b and c, the Observation; the value
---                         if it is foreign, otherwise nil; and x and y, which charge needs. evaluate writes
---                         nothing. The value is false if none is stored. For a log, the value is the newest
---                         charge, and `records` is 1 if a record of holds is stored behind it
+--                         if it is foreign, otherwise nil; and x and y, which charge needs. evaluate checks
+--                         the value and writes nothing. The value is false if none is stored. If units are
+--                         held, n, f is the cost of the call and of all held units together, and evaluate
+--                         does not know which part is held. `records` is only for a log, whose value is the
+--                         newest charge: it is 1 if a record of holds is stored behind the charges. All other
+--                         limits must ignore it, because it does not say whether units are held
 --   when(now, n, f, a, b, c, y)
 --                         the instant from which the limit would admit what it denies now
 --   charge(now, n, f, t, a, b, c, x, y, key, records)
---                         the text to store, and for how long it is needed. A log writes by itself, and its
---                         third result is an error of Redis or nil. The third result of a queue is nil, and
---                         its further results are the epoch and the largest free place
+--                         the text to store after the cost was charged in addition to what evaluate has
+--                         observed, and for how long it is needed. The cost may be negative. A log writes by
+--                         itself, and its third result is an error of Redis or nil. The third result of a
+--                         queue is nil, and its further results are the epoch and the largest free place
 --   bound(units, a)       the cost of units that are charged whether they fit or not
 --   needed(now, a, b, c, y)
 --                         the instant until which the stored value is needed, or nil
@@ -77,6 +84,17 @@
 --   refund(units, handle, expiry, now, a, b, c, x, y, key)
 --                         whether to charge the negative cost that follows; whether to remove all that was
 --                         charged instead; the cost as two numbers n and f; and the y for charge
+-- Only some limits define these functions. For all others, the functions in holds.lua are used:
+--   check(now)            nothing, but it may raise an error, which the sender gets
+--   task(op, given)       the operation that the limit carries out instead of op. A queue has one of its own,
+--                         because its units cannot be held
+--   debt(units)           for buckets, which call it themselves: the debt that the units add, as two numbers
+--   pace()                for buckets: the rate at which units drain. With pace and forced, held units keep the
+--                         rate at which they were reserved
+--   forced(value, now, units, a, b, c, pace, expired)
+--                         for buckets, after units were charged whether they fit or not: the text to store
+--                         instead, and for how long it is needed, or nil
+--   look, act             slots have both of their own, because they are never charged
 
 -- These variables keep their values when a call fails. `base` and `at` are where the next call begins in KEYS
 -- and ARGV, and `replied` is how many integers have been replied. `limit_written` is the number of the limit

@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"context"
+	"flag"
 	"os"
 	"path/filepath"
 	"slices"
@@ -56,7 +57,12 @@ func TestACL(t *testing.T) {
 		t.Errorf("with all rules, Redis denied the commands %v, want none denied", commands)
 	}
 	used := admin.Info(t.Context(), "commandstats").Val()
-	for _, command := range aclCommands {
+	called := aclCommands
+	if selected("run") || selected("skip") {
+		t.Log("not checked whether each rule is needed: -run or -skip leaves out some of the subtests that call the commands")
+		called = nil
+	}
+	for _, command := range called {
 		if !strings.Contains(used, "cmdstat_"+command+":") {
 			t.Errorf("%s was never called, so its rule is not needed", command)
 		}
@@ -75,6 +81,11 @@ func TestACL(t *testing.T) {
 	if decide() == nil {
 		t.Error("a decision on a key that the user may not touch succeeded, want an error")
 	}
+}
+
+// selected reports whether the flag run or skip of go test selects among the subtests of TestACL, because it contains a slash.
+func selected(name string) bool {
+	return strings.Contains(flag.Lookup("test."+name).Value.String(), "/")
 }
 
 // TestACLCluster checks that the rules suffice on a Cluster, where go-redis needs the further rules of aclCluster.

@@ -199,13 +199,15 @@ func (h *history) with(count, share int64) []core.Limit {
 // instant returns the present instant on the time scale by which l is judged: the time of Redis's clock for windows of this
 // clock, and for other limits the time that has passed.
 func (h *history) instant(l *limit) int64 {
-	switch l.kind {
-	case spends.Bucket, spends.Log:
+	switch scale := l.kind.Scale(); scale {
+	case spends.Elapsed:
 		return h.passed.Microseconds()
-	case spends.Counter: // after a step back, the clock is still in the same window
+	case spends.InOpened, spends.InPeriod:
+		return h.driven.Now().UnixMicro()
+	case spends.LatestInPeriod: // after a step back, the clock is still in the same window
 		return max(h.driven.Now().UnixMicro(), h.latest.UnixMicro())
 	default:
-		return h.driven.Now().UnixMicro()
+		panic(fmt.Sprintf("history.instant does not know the scale %d of package spends: add the scale there and in history.back", scale))
 	}
 }
 
@@ -246,11 +248,11 @@ func (h *history) back() {
 	by := time.Duration(h.random.Int64N(int64(historyBack)))
 	now := h.driven.Now()
 	for _, l := range h.limits {
-		switch l.kind {
-		case spends.Bucket, spends.Log:
-		case spends.Windows:
+		switch l.kind.Scale() {
+		case spends.Elapsed:
+		case spends.InOpened:
 			by = min(by, l.sinceWindow(now))
-		case spends.Aligned, spends.Counter:
+		case spends.InPeriod, spends.LatestInPeriod:
 			by = min(by, now.Sub(now.Truncate(l.period)))
 		}
 	}

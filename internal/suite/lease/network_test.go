@@ -161,7 +161,7 @@ func (h *history) executed(m *machine, cmd redis.Cmder) {
 		}
 	}
 	for i, l := range h.limits {
-		if l.kind == spends.Windows {
+		if l.kind.Scale() == spends.InOpened {
 			h.noteWindow(i, l)
 		}
 	}
@@ -187,6 +187,8 @@ func (h *history) noteWindow(i int, l *limit) {
 		if n := len(l.opened); n == 0 || l.opened[n-1].Start < start {
 			l.opened = append(l.opened, spends.Window{Start: start, End: start + l.period.Microseconds()})
 		}
+	} else if text := get.Val(); text != "" && text[0] != '|' {
+		h.t.Fatalf("%s stores %q, and history.noteWindow does not find in it when the window opened: extend storedWindow", l.Name, text)
 	}
 }
 

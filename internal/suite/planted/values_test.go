@@ -3,12 +3,16 @@ package planted
 import (
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"testing"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/redislimit/redislimit/internal/algorithm"
 )
 
 // ahead is how far ahead of the clock a stored instant may be, in microseconds: 400 days.
@@ -37,12 +41,82 @@ func (w *world) record() string {
 	return b.String() + pick(w, "", "", "@7/10000000", "@"+w.number()+"/"+w.number(), "@"+w.number())
 }
 
-// likely returns a text that some algorithm may have written, or nearly so.
+// versions has the letters and versions with which the strings of this library begin.
+var versions = strings.Fields(algorithm.Versions)
+
+// forms has the forms of the values with a version, in which each n stands for a number. A version that is not listed has
+// the forms of usualForms, so that a new algorithm needs no line here unless its values contain other characters.
+var forms = map[string][]string{
+	"B1": {"n n", "n n+n", "n/n n+n"},
+	"F1": {"n n", "n n n"},
+	"C1": {"n n n", "n n n n"},
+	"Z9": {"n"}, // no value of this library: ofNow makes it one of no version
+}
+
+// usualForms are the forms of most values.
+var usualForms = []string{"n n", "n n n", "n n n n"}
+
+// likely returns a text that some algorithm may have written, or nearly so. It may also be a ban or a record of holds.
 func (w *world) likely() string {
-	n := func() string { return pick(w, "3", strconv.FormatInt(w.now+w.Int64N(2_000_000), 10), w.number()) }
-	return pick(w,
-		"B1 "+n()+" "+n(), "B1 "+n()+" "+n()+"+"+n(), "B1 "+n()+"/"+n()+" "+n()+"+"+n(), "F1 "+n()+" "+n(), "F1 "+n()+" "+n()+" "+n(),
-		"C1 "+n()+" "+n()+" "+n(), "C1 "+n()+" "+n()+" "+n()+" "+n(), "Z9 "+n(), n(), "", "hello", "|", w.record())
+	what := w.IntN(len(versions) + 7)
+	switch what - len(versions) {
+	case 0:
+		return w.inForm("Z9")
+	case 1:
+		return w.likelyNumber()
+	case 2:
+		return pick(w, "", "hello", "|")
+	case 3:
+		return w.record()
+	case 4, 5, 6: // buckets have the most forms
+		return w.inForm("B1")
+	}
+	return w.inForm(versions[what])
+}
+
+// inForm returns a value with a version, in one of its forms.
+func (w *world) inForm(version string) string {
+	known, ok := forms[version]
+	if !ok {
+		known = usualForms
+	}
+	var b strings.Builder
+	for _, c := range version + " " + pick(w, known...) {
+		if c == 'n' {
+			b.WriteString(w.likelyNumber())
+		} else {
+			b.WriteRune(c)
+		}
+	}
+	return b.String()
+}
+
+// likelyNumber returns a number as it may be part of a value: often a small number or an instant near the clock.
+func (w *world) likelyNumber() string {
+	return pick(w, "3", strconv.FormatInt(w.now+w.Int64N(2_000_000), 10), w.number())
+}
+
+// TestVersionsArePlanted checks that the random values include some with each version of the registry, and that ofNow
+// leaves these versions as they are. Otherwise the code that reads such a value would not be tested.
+func TestVersionsArePlanted(t *testing.T) {
+	t.Parallel()
+	w := &world{Rand: rand.New(rand.NewPCG(1, 24)), t: t, now: begin}
+	w.members = []algorithm.Limit{w.member(variants()[0], 0)}
+	planted := map[string]int{}
+	for range 5000 {
+		if version, rest, found := strings.Cut(strings.TrimPrefix(ofNow(w.likely()), "|"), " "); found && rest != "" {
+			planted[version]++
+		}
+	}
+	for _, version := range versions {
+		if planted[version] < 100 {
+			t.Errorf("of 5000 likely values, %d begin with %s, which internal/algorithm/registry.go lists; want at least 100: add its forms to forms",
+				planted[version], version)
+		}
+	}
+	if planted["Z9"] > 0 || planted["z9"] == 0 {
+		t.Errorf("%d values begin with Z9 and %d with z9; want none and some, because no version of this library is Z9", planted["Z9"], planted["z9"])
+	}
 }
 
 var digits = regexp.MustCompile(`\d+`)
@@ -116,11 +190,10 @@ func (w *world) damage(set []redis.Z) []redis.Z {
 // such a value fail, as TestRedis/Stored of package conformance tests.
 var ofLater = regexp.MustCompile(`(^|\|)[A-Z]\d\d? `)
 
-// ofNow returns text without versions of later values.
+// ofNow returns text without versions of later values: it writes them in lower case, so that they are no versions.
 func ofNow(text string) string {
 	return ofLater.ReplaceAllStringFunc(text, func(version string) string {
-		switch strings.TrimPrefix(version, "|") {
-		case "B1 ", "C1 ", "F1 ", "H1 ", "W1 ", "X1 ":
+		if slices.Contains(versions, strings.Trim(version, "| ")) {
 			return version
 		}
 		return strings.ToLower(version)

@@ -35,6 +35,13 @@ func (w *fixedWindow) open(l Limit, t int64) bool {
 	return w.stored && t < w.start+l.Period
 }
 
+func (w *fixedWindow) window(l Limit) (start, end int64, ok bool) {
+	if !w.stored {
+		return 0, 0, false
+	}
+	return w.start, w.start + l.Period, true
+}
+
 func (w *fixedWindow) used(l Limit, t int64) *big.Rat {
 	if !w.open(l, t) {
 		return new(big.Rat)

@@ -12,6 +12,8 @@ import (
 	"fmt"
 	"math/big"
 	"slices"
+
+	"github.com/redislimit/redislimit/internal/testkit/spends"
 )
 
 // Model is one key with one or more limits.
@@ -275,13 +277,24 @@ func (m *Model) ClockOf(i int, l Limit, now int64) int64 {
 // Key identifies the Redis key of l among the keys of all limits that have the same name.
 func (l Limit) Key() any { return l.form() }
 
-// Window returns the last window of limit i. ok is false if the limit is not a FixedWindow, or if no window is stored.
+// An opener is a store whose windows begin with a charge. The store of each algorithm that is judged by spends.Windows
+// must be one.
+type opener interface {
+	// window returns the last window. ok is false if no window is stored.
+	window(l Limit) (start, end int64, ok bool)
+}
+
+// Window returns the last window of limit i. ok is false if the windows of the limit do not begin with a charge, or if no
+// window is stored.
 func (m *Model) Window(i int) (start, end int64, ok bool) {
-	w, ok := m.states[i].store.(*fixedWindow)
-	if !ok || !w.stored {
-		return 0, 0, false
+	w, ok := m.states[i].store.(opener)
+	switch {
+	case ok:
+		return w.window(m.limits[i])
+	case m.limits[i].Spends() == spends.Windows:
+		panic(fmt.Sprintf("model: %s is judged by its windows: its store needs a method window, as in fixed.go", m.limits[i].Algorithm))
 	}
-	return w.start, w.start + m.limits[i].Period, true
+	return 0, 0, false
 }
 
 // A form has what the Redis key of a named limit says about the limit. Limits of one form share their stored state.

@@ -23,6 +23,33 @@ const (
 	Counter             // in a window up to any spend, and weighted in the window before, at most Capacity units together
 )
 
+// A Scale says by which time a History is judged if the clock of the limiter may step back, and how far it may do so
+// without making the judgment wrong.
+type Scale int
+
+// The scales.
+const (
+	Elapsed        Scale = iota // the time that has passed; any step back
+	InOpened                    // the time of the clock; a step back within the newest of the windows that were opened, or after its end
+	InPeriod                    // the time of the clock; a step back within a multiple of Period
+	LatestInPeriod              // the latest time that the clock has shown; a step back within a multiple of Period
+)
+
+// Scale returns the scale by which a History of this kind is judged. Each kind must be listed here.
+func (k Kind) Scale() Scale {
+	switch k {
+	case Bucket, Log: // these kinds are about intervals of time, and all others about windows of the clock
+		return Elapsed
+	case Windows:
+		return InOpened
+	case Aligned:
+		return InPeriod
+	case Counter:
+		return LatestInPeriod
+	}
+	panic(fmt.Sprintf("spends: Kind.Scale does not say by which time a history of kind %d is judged: add the kind there", k))
+}
+
 // Limit is a definition with its numbers. Period is in the same unit as all instants.
 type Limit struct {
 	Kind                    Kind
@@ -116,7 +143,7 @@ func JudgeAt(l Limit, h History, last Spend) error {
 	case Counter:
 		return p.counter()
 	}
-	panic(fmt.Sprintf("spends: no kind %d", l.Kind))
+	panic(fmt.Sprintf("spends: JudgeAt does not say how to judge a history of kind %d: add the kind there", l.Kind))
 }
 
 // never is later than all instants.

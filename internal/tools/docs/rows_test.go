@@ -16,8 +16,8 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/limits"
 )
 
-// TestRowsOfAlgorithms checks that every registered algorithm has a row in the guide and texts for its lane in the
-// playground.
+// TestRowsOfAlgorithms checks that every registered algorithm has a constructor, a row in the guide and texts for its lane in
+// the playground.
 func TestRowsOfAlgorithms(t *testing.T) {
 	t.Parallel()
 	rows := named(t, "Choose an algorithm")
@@ -25,7 +25,14 @@ func TestRowsOfAlgorithms(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	constructors, err := os.ReadFile(root + "core/algorithms.go")
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, k := range algorithm.Kinds {
+		if !strings.Contains(string(constructors), "\nfunc "+limits.Constructor(k)+"(") {
+			t.Errorf("core/algorithms.go: got no function %s, want the constructor of %s", limits.Constructor(k), k.Name)
+		}
 		if !strings.Contains(rows, "`"+limits.Constructor(k)+"`") {
 			t.Errorf("docs/guide.md: got no row for %s in the table of algorithms, want one", limits.Constructor(k))
 		}
