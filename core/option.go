@@ -353,7 +353,8 @@ func checkLimits(limits []Limit, lease time.Duration) error {
 		return errors.New("no limit given: pass at least one, as in TokenBucket(PerMinute(100))")
 	}
 	if len(limits) > algorithm.MaxLimits {
-		return fmt.Errorf("%d limits given: allowed are %d: give the others to another Limiter, and let AllowAll decide by both", len(limits), algorithm.MaxLimits)
+		return fmt.Errorf("%d limits given: allowed are %d: give the others to another Limiter, and let AllowAll decide by both",
+			len(limits), algorithm.MaxLimits)
 	}
 	first := make(map[string]Limit, len(limits))
 	for _, l := range limits {

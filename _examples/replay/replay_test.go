@@ -37,7 +37,8 @@ func generated(t *testing.T, n int) string {
 	return replayed(t, "", "-generate", fmt.Sprint(n))
 }
 
-// TestGolden compares the output for a generated log with a file. If the output is meant to change, run: go test ./_examples/replay -update
+// TestGolden compares the output for a generated log with a file. If the output is meant to change, write the file anew:
+// go test ./_examples/replay -update.
 func TestGolden(t *testing.T) {
 	got := replayed(t, generated(t, 20_000),
 		"-limit", "token_bucket 100/1m", "-limit", "fixed_window 1000/1h aligned", "-limit", "leaky_bucket 100/1m burst=10", "-top", "4")

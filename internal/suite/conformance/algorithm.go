@@ -53,7 +53,7 @@ func concurrent(t *testing.T, s Store, limit maker) {
 	}
 }
 
-// ends ends charges and reservations in each possible way, twice: only the first end counts. A second Limiter over the same
+// ends tests each possible way to end charges and reservations, twice: only the first end counts. A second Limiter over the same
 // keys shows how many units are used meanwhile. If everything was given back, nothing stays stored.
 func ends(t *testing.T, s Store, limit maker) {
 	lim := s.limiter(t, "ends", limit(tenPerTen))
