@@ -40,9 +40,9 @@ const framework = adapter.Adapter[fiber.Ctx, fiber.Handler]("fiberlimit")
 //
 // A request that Fiber's Timeout answers is over for the limiter, although its handler goes on.
 //
-// Fiber has what is mounted by Use see also what fasthttp refused, such as a body above BodyLimit.
-// The middleware does not count it, and does not pass it on. What sets headers on the answer, as
-// CORS does, belongs before it.
+// Fiber also passes requests that fasthttp refused, such as a request with a body above BodyLimit,
+// to the handlers that are mounted by Use. The middleware neither counts such a request nor passes
+// it on. Mount handlers that set headers on the answer, such as CORS, before it.
 //
 // Middleware panics at once if lim or key is nil.
 func Middleware(lim *core.Limiter, key keyfunc.Func, opts ...guard.Option) fiber.Handler {

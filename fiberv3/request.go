@@ -80,10 +80,10 @@ func (q request) Route() string {
 	return route.Path
 }
 
-// refused reports whether fasthttp refused the request. Fiber shows such a request to whatever is
-// mounted by Use, mostly without its headers: the key would be the proxy. Only a field that Fiber
-// does not export tells. Where that is not found, in a later Fiber or in an application's own
-// context, refused reports false, so that no limit is skipped.
+// refused reports whether fasthttp refused the request. Fiber passes such a request to the handlers
+// that are mounted by Use, mostly without its headers, so the key would be that of the proxy. Only a
+// field that Fiber does not export says that a request was refused. If the field is not found, as in
+// a later Fiber or in an application's own context, refused returns false, so no limit is skipped.
 func refused(c fiber.Ctx) bool {
 	ctx, want := reflect.Indirect(reflect.ValueOf(c)), reflect.TypeFor[fiber.DefaultCtx]()
 	if ctx.Type() != want {
