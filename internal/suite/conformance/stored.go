@@ -191,7 +191,7 @@ func asDocumented(t *testing.T, s Store) {
 			}
 			continue
 		}
-		if version := anyVersion.FindString(row.value); !strings.Contains(algorithm.Versions, version) {
+		if version := anyVersion.FindString(row.value); version != "" && !slices.Contains(strings.Fields(algorithm.Versions), version) {
 			t.Errorf("%s: %q has a version that internal/algorithm/registry.go does not list", e.row, row.value)
 		}
 		got := s.value(t, row.key)

@@ -48,13 +48,13 @@ var versions = strings.Fields(algorithm.Versions)
 // the forms of usualForms, so that a new algorithm needs no line here unless its values contain other characters.
 var forms = map[string][]string{
 	"B1": {"n n", "n n+n", "n/n n+n"},
-	"F1": {"n n", "n n n"},
-	"C1": {"n n n", "n n n n"},
-	"Z9": {"n"}, // no value of this library: ofNow makes it one of no version
+	"F1": {"n n", "n n n"},     //nolint:dupword // each n is a number
+	"C1": {"n n n", "n n n n"}, //nolint:dupword // each n is a number
+	"Z9": {"n"},                // no value of this library: ofNow makes it one of no version
 }
 
 // usualForms are the forms of most values.
-var usualForms = []string{"n n", "n n n", "n n n n"}
+var usualForms = []string{"n n", "n n n", "n n n n"} //nolint:dupword // each n is a number
 
 // likely returns a text that some algorithm may have written, or nearly so. It may also be a ban or a record of holds.
 func (w *world) likely() string {
