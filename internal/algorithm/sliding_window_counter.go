@@ -18,9 +18,9 @@ var SlidingWindowCounter = &Kind{
 //	             first charge in the current window, or of the decision if there was none
 //	State        the same, for the window that was charged last and the window before that one
 //	Handle       A the instant of the first charge in the window
-type counter struct{ limit, period int64 }
+type counter struct{ count, period int64 }
 
-func newCounter(l Numbers) Evaluator { return &counter{limit: l.Count, period: l.Period} }
+func newCounter(l Numbers) Evaluator { return &counter{count: l.Count, period: l.Period} }
 
 // start returns the start of the window that contains an instant.
 func (c *counter) start(at int64) int64 { return at - at%c.period }
@@ -40,7 +40,7 @@ func (c *counter) at(s *State, now int64) (current, before, opened int64) {
 func (c *counter) Evaluate(s *State, now, n int64) (Observation, bool) {
 	o := Observation{At: now}
 	o.A, o.B, o.C = c.at(s, now)
-	return o, n <= c.limit && c.fitsAt(o, n) <= now
+	return o, n <= c.count && c.fitsAt(o, n) <= now
 }
 
 func (c *counter) Charge(s *State, o Observation, n int64) { s.A, s.B, s.C = o.A+n, o.B, o.C }
@@ -67,12 +67,12 @@ func (c *counter) ResetAt(s *State) int64 {
 func (c *counter) Usage(s *State, now int64) float64 {
 	current, before, _ := c.at(s, now)
 	covered := float64(c.start(now)+c.period-now) / float64(c.period)
-	return (float64(current) + float64(before)*covered) / float64(c.limit)
+	return (float64(current) + float64(before)*covered) / float64(c.count)
 }
 
-func (c *counter) Constants() []any { return []any{c.limit, c.period} }
+func (c *counter) Constants() []any { return []any{c.count, c.period} }
 
-func (c *counter) Cost(args []any, n int64) []any { return append(args, min(n, c.limit+1)) }
+func (c *counter) Cost(args []any, n int64) []any { return append(args, min(n, c.count+1)) }
 
 func (c *counter) Valid(o Observation) bool {
 	current, before, opened := o.A, o.B, o.C
@@ -99,13 +99,13 @@ func (c *counter) Adopt(*State, Evaluator, int64) {}
 // MaxCharge keeps the units of a window at most maxUnits: a script takes a stored value with more for foreign.
 func (c *counter) MaxCharge(o Observation, n int64) int64 { return min(n, max(0, maxUnits-o.A)) }
 
-func (c *counter) Capacity() (units, window int64) { return c.limit, c.period }
+func (c *counter) Capacity() (units, window int64) { return c.count, c.period }
 
 func (c *counter) Outcome(o Observation, n int64, admits, charged bool) Outcome {
 	current, before := o.A, o.B
 	var out Outcome
 	switch {
-	case n > c.limit:
+	case n > c.count:
 		out.RetryAfter = Never
 	case !admits && n > 0:
 		out.RetryAfter = c.fitsAt(o, n) - o.At
@@ -115,7 +115,7 @@ func (c *counter) Outcome(o Observation, n int64, admits, charged bool) Outcome 
 	}
 	left := c.start(o.At) + c.period - o.At // until the end of the current window
 	weight := divCeil(before, left, c.period)
-	out.Remaining = min(max(0, c.limit-current-weight), c.limit)
+	out.Remaining = min(max(0, c.count-current-weight), c.count)
 	switch {
 	case current > 0:
 		out.ResetAfter = left + c.period
@@ -129,10 +129,10 @@ func (c *counter) Outcome(o Observation, n int64, admits, charged bool) Outcome 
 // at most the limit.
 func (c *counter) fitsAt(o Observation, n int64) int64 {
 	current, before, start := o.A, o.B, c.start(o.At)
-	if free := c.limit - current - n; free >= 0 {
+	if free := c.count - current - n; free >= 0 {
 		return max(o.At, start+c.fadedAfter(before, free))
 	}
-	return start + c.period + c.fadedAfter(current, c.limit-n)
+	return start + c.period + c.fadedAfter(current, c.count-n)
 }
 
 // fadedAfter returns how long after the start of a window the units of the window before count as at most

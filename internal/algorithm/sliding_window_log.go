@@ -41,9 +41,9 @@ func validateLog(l Numbers) error {
 //	             than the limit, because it then never admits. C the instant of the newest charge, or 0
 //	State        A the sum of the units in log
 //	Handle       A the number of the charge
-type log struct{ limit, period int64 }
+type log struct{ count, period int64 }
 
-func newLog(l Numbers) Evaluator { return &log{limit: l.Count, period: l.Period} }
+func newLog(l Numbers) Evaluator { return &log{count: l.Count, period: l.Period} }
 
 // A logEntry is one charge of a log, or one free place of a queue.
 type logEntry struct {
@@ -72,14 +72,14 @@ func (l *log) Evaluate(s *State, now, n int64) (Observation, bool) {
 		*s.log = log
 	}
 	o := Observation{At: now, A: s.A, B: now}
-	admits := n <= l.limit && s.A+n <= l.limit
+	admits := n <= l.count && s.A+n <= l.count
 	if len(log) == 0 {
 		return o, admits
 	}
 	newest := log[len(log)-1]
 	o.B, o.C = max(now, newest.number+1), newest.at
-	if !admits && n <= l.limit {
-		o.B = l.admittedAt(log, s.A+n-l.limit) + l.period
+	if !admits && n <= l.count {
+		o.B = l.admittedAt(log, s.A+n-l.count) + l.period
 	}
 	return o, admits
 }
@@ -128,12 +128,12 @@ func (l *log) Usage(s *State, now int64) float64 {
 	if l.ResetAt(s) <= now {
 		return 0
 	}
-	return float64(s.A) / float64(l.limit)
+	return float64(s.A) / float64(l.count)
 }
 
-func (l *log) Constants() []any { return []any{l.limit, l.period} }
+func (l *log) Constants() []any { return []any{l.count, l.period} }
 
-func (l *log) Cost(args []any, n int64) []any { return append(args, min(n, l.limit+1)) }
+func (l *log) Cost(args []any, n int64) []any { return append(args, min(n, l.count+1)) }
 
 func (l *log) Valid(o Observation) bool {
 	return o.A >= 0 && o.A < maxInstant && o.B >= 0 && o.B < maxInstant && o.C >= 0 && o.C <= o.At
@@ -148,7 +148,7 @@ func (l *log) ChargeHandle(o Observation, _ int64) Handle { return Handle{A: o.B
 // o was observed by a decision on both, so o.B is the instant at which enough charged units have left the
 // window. If they are above the limit, some held units must leave the window, too, which takes a period.
 func (l *log) WithHeld(o Observation, n, held int64) Observation {
-	if o.A+held+n > l.limit && held+n > l.limit {
+	if o.A+held+n > l.count && held+n > l.count {
 		o.B = o.At + l.period
 	}
 	o.A += held
@@ -174,12 +174,12 @@ func (l *log) Adopt(*State, Evaluator, int64) {}
 // with the same key and a larger limit.
 func (l *log) MaxCharge(_ Observation, n int64) int64 { return min(n, maxLog) }
 
-func (l *log) Capacity() (units, window int64) { return l.limit, l.period }
+func (l *log) Capacity() (units, window int64) { return l.count, l.period }
 
 func (l *log) Outcome(o Observation, n int64, admits, charged bool) Outcome {
 	var out Outcome
 	switch {
-	case n > l.limit:
+	case n > l.count:
 		out.RetryAfter = Never
 	case !admits && n > 0:
 		out.RetryAfter = max(0, o.B-o.At)
@@ -188,7 +188,7 @@ func (l *log) Outcome(o Observation, n int64, admits, charged bool) Outcome {
 	if charged {
 		used, newest = used+n, o.At
 	}
-	out.Remaining = max(0, l.limit-used)
+	out.Remaining = max(0, l.count-used)
 	if used > 0 {
 		out.ResetAfter = max(0, newest+l.period-o.At)
 	}
