@@ -30,7 +30,7 @@ func NewHoldID() int64 { return 1 + rand.Int64N(1<<48) }
 // Append appends the arguments of a call that is not a plain decision. holds has the HoldDuration of
 // each limit. The caller makes that slice once for all calls.
 func (c Operation) Append(args, holds []any) []any {
-	// Lua would round a number above maxInstant. No limit admits so many units anyway.
+	// Lua would round a number above maxInstant. No limit admits that many units anyway.
 	args = append(args, string(c.Op), min(c.N, maxInstant), c.third())
 	for i, hold := range holds {
 		var h Handle

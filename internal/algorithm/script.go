@@ -70,7 +70,7 @@ type Group struct {
 	Bans   Bans
 }
 
-// Script returns a script that decides on limits, which are those of all Groups in order.
+// Script returns a script that decides on limits. They are the limits of all Groups, in order.
 func Script(limits []Limit, f Form) string {
 	c := newComposer(limits, f)
 	for _, g := range c.form.Groups {
@@ -145,8 +145,8 @@ func newComposer(limits []Limit, f Form) *composer {
 	return c
 }
 
-// add adds a limit or a ban, and returns its scope. The scope has the functions of a file, and the values of
-// the script with those in numbers.
+// add adds a limit or a ban, and returns its scope. The scope has the functions of a file, the values of the
+// script, and the numbers.
 func (c *composer) add(each string, file *luaFile, numbers map[string]int) *scope {
 	s := *c.scope
 	s.functions, s.values, s.marks = file.functions, maps.Clone(c.values), maps.Clone(c.marks)

@@ -118,7 +118,7 @@ func (s *Store) work(d *Call) int64 {
 //   - On any other server of which it is known that one script may not have all their keys, nothing
 //     is sent, and each call gets ErrRetryAlone.
 //   - If no call is a plain decision, and there are more calls than one script may make, they are made
-//     by a pipeline of scripts with up to perScript calls each. Only calls in the background are so many.
+//     by a pipeline of scripts with up to perScript calls each. Only calls in the background are that many.
 //
 // An error that execute returns applies to all calls. If execute returns nil, the field err of each
 // call has the error of the call alone, which may be nil.

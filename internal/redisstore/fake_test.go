@@ -162,7 +162,7 @@ func (f *fake) sent() int {
 	return n
 }
 
-// A tested is a Store, and what was reported to its Hooks.
+// A tested is a Store with everything that was reported to its Hooks.
 type tested struct {
 	*Store
 

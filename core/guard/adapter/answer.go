@@ -183,7 +183,7 @@ func (a *Answerer) logMistake(ctx context.Context, state *RequestState, err erro
 	if since := now - last; since >= 0 && since < 60 || !a.mistakeLogged.CompareAndSwap(last, now) {
 		return
 	}
-	state.logger().ErrorContext(ctx, "redislimit: a handler called a limiter with an invalid key or cost; its request is answered with 500, "+
+	state.logger().ErrorContext(ctx, "redislimit: a handler used a limiter wrongly; its request is answered with 500, "+
 		"and this is logged at most once a minute", "error", err)
 }
 

@@ -169,7 +169,7 @@ func (g *Guard) decide(r keyfunc.Request, h Header, v *Verdict) (key string) {
 			v.Status = http.StatusServiceUnavailable
 		}
 		if v.Status == http.StatusInternalServerError {
-			inside.Core.ErrorMinutely(r.Context(), v.limiter, "the limiter was called with an invalid key or cost", v.Err) // the limiter itself logs outages
+			inside.Core.ErrorMinutely(r.Context(), v.limiter, "the limiter was used wrongly", v.Err) // the limiter itself logs outages
 		}
 	case !v.Result.Allowed:
 		v.Status = http.StatusTooManyRequests

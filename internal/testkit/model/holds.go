@@ -38,7 +38,7 @@ func (h *holds) add(expiry, units int64) {
 	}
 }
 
-// take removes units that expire at expiry. It panics if there are not so many.
+// take removes units that expire at expiry. It panics if there are fewer.
 func (h *holds) take(expiry, units int64) {
 	i := slices.IndexFunc(h.live, func(each hold) bool { return each.expiry == expiry })
 	if i < 0 || h.live[i].units < units {

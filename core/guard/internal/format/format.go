@@ -8,7 +8,7 @@ import (
 	"github.com/redislimit/redislimit/core"
 )
 
-// SecondsCeil returns d in whole seconds. It rounds up, so that a client that waits for so many seconds
+// SecondsCeil returns d in whole seconds. It rounds up, so that a client that waits that many seconds
 // does not come too early.
 func SecondsCeil(d time.Duration) int64 { return Ceil(d, time.Second) }
 
