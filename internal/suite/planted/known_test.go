@@ -230,6 +230,29 @@ func TestPaddedCounter(t *testing.T) {
 	}
 }
 
+// TestForeignIsNothing plants values that no limiter writes, although they look like its own. They count as nothing, so that the
+// whole limit is admitted.
+func TestForeignIsNothing(t *testing.T) {
+	t.Parallel()
+	for _, foreign := range []known{
+		{"a window whose units are padded", "fixed_window", text("F1 %s3 %d", strings.Repeat("0", 100), int64(begin))},
+		{"2^31 units are held", "token_bucket", behindOwn(fmt.Sprintf("|H1 5 0 %d %d", int64(1<<31), int64(begin+1_000_000)))},
+	} {
+		t.Run(foreign.name, func(t *testing.T) {
+			t.Parallel()
+			w := oneLimit(t, foreign.of, 10)
+			check.Need(t, foreign.put(w).Err())
+			w.plant = foreign.name
+			for range 11 {
+				w.decide(w.members, algorithm.OpCharge, 1, 1)
+			}
+			if len(w.grants) != 10 {
+				t.Errorf("%d of 11 calls were admitted, want 10, which is the limit", len(w.grants))
+			}
+		})
+	}
+}
+
 // TestHoldInFullRecord plants as many holds as a script reads. Further units are held together with one of these holds, and
 // can be settled.
 func TestHoldInFullRecord(t *testing.T) {
