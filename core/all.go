@@ -32,11 +32,11 @@ import (
 //
 // In all other cases AllowAll asks about one key after the other. It also does so if a Limiter has a
 // [Lease], if a cost is 0, if the Limiters have more than 12 limits and bans in all, or if two different
-// Limiters with the same name, such as two made by [Limiter.With], are asked about the same key. The
-// order of the arguments does not matter: the key with the smallest [Limit.Capacity] is first. Keys with
-// the same Capacity are ordered by the names of their Limiters, and keys of Limiters with the same name
-// alphabetically. So a caller who is over their own limit takes nothing of a larger limit that they
-// share with others.
+// Limiters with the same name and [Prefix], such as two made by [Limiter.With], are asked about the same
+// key. The order of the arguments does not matter: the key with the smallest [Limit.Capacity] is first.
+// Keys with the same Capacity are ordered by the names of their Limiters, and keys of Limiters with the
+// same name alphabetically. So a caller who is over their own limit takes nothing of a larger limit that
+// they share with others.
 //
 // When AllowAll asks about one key after the other, it holds the units, as [Limiter.Reserve] does, until
 // all Limiters have admitted. If one of them denies, the Result is its denial, and AllowAll gives the
