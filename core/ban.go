@@ -49,9 +49,9 @@ const (
 // processes must have the option. A process notices the ban of another process when it asks Redis
 // next. With a [Lease], this is within the duration of the lease.
 //
-// While Redis does not answer, nobody knows the bans in Redis. [FailOpen] then admits banned keys, too.
-// With [FailLocal], each process bans by its own denials, and knows only these bans and its own calls
-// of Block.
+// While Redis does not answer, its bans cannot be looked up. [DenyCache] still repeats a denial for up
+// to a second. After that, [FailOpen] admits banned keys, too. With [FailLocal], each process then
+// denies only the keys that it has banned itself, by its denials during outages or by Block.
 func Ban(levels ...time.Duration) Option {
 	bans, allow := make(algorithm.Bans, len(levels)), ""
 	for i, d := range levels {
