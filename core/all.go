@@ -256,9 +256,9 @@ const maxPause = 20 * time.Millisecond
 // reserve reserves the units of m. A denial with a short RetryAfter may be caused by another call of
 // AllowAll, which holds units only until all of its keys have decided. So after such a denial,
 // reserve pauses and decides once more, unless Redis has failed to decide on all keys at once, the key is
-// banned, or the denial was remembered. The pause is twice as long as this call has taken so far, and at most maxPause. If ctx ends
-// during the pause, reserve returns the error of ctx. If the deadline of ctx comes before the end of the
-// pause, reserve does not pause, and returns the denial.
+// banned, or the denial was remembered. The pause is twice as long as this call has taken so far, and at
+// most maxPause. If ctx ends during the pause, reserve returns the error of ctx. If the deadline of ctx
+// comes before the end of the pause, reserve does not pause, and returns the denial.
 func (m *member) reserve(ctx context.Context, t *multiCall, began time.Time) (*admission, error) {
 	r, err := m.reserveOnce(ctx, t)
 	if t.redisErr != nil || err != nil || r.Allowed || r.Banned || r.Source == SourceDenyCache || r.RetryAfter > micros(algorithm.HeldRetry) {

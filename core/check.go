@@ -8,9 +8,9 @@ import (
 
 // Check asks Redis whether it can decide. If it can, Check looks at the settings of the servers and of
 // the client, and at the permissions of the Redis user. If Redis refuses a command, Check finds out
-// which permissions are missing. Each of these steps takes at most five seconds, or ten times the
-// [Timeout] if that is longer. Call Check when a service starts, and log the error. It changes no
-// count.
+// which permissions are missing. Check takes several steps, and waits for Redis at most five seconds in
+// each, or ten times the [Timeout] if that is longer. Call Check when a service starts, and log the
+// error. It changes no count.
 //
 // An error that is [ErrUnavailable] says why Redis cannot decide, and what to do about it. Possible
 // causes are the address, TLS, the password, the database, a client for a single server that

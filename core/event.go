@@ -54,7 +54,7 @@ const (
 	EventSlotLost
 	// EventLease is a change of the number of units that this process has on lease; see [Lease].
 	// Cost is the change. At the end of a lease, Cost is negative, and Spent is how many of its
-	// units were spent; the other units are given back.
+	// units were spent, or are still held by a Reservation; the other units are given back.
 	EventLease
 	// EventOverload is about calls that this process could not send to Redis in time, because too many
 	// calls wait in the process. Redis is not at fault. Cost is the number of these calls. If a
