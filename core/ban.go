@@ -73,8 +73,8 @@ var errNoBan = errors.New("no key can be blocked without the option Ban: give it
 // Block bans key for the duration d from now, in all processes. d is from a millisecond to a year.
 // If the key is banned already, its ban is replaced, so that it becomes longer or shorter. The
 // levels of [Ban] stay as they are. Block returns an error if d is not allowed, or if the Limiter
-// does not have the option Ban. Other errors are the same as for [Limiter.Reset]. While Redis does not answer, Block returns [ErrUnavailable]; with
-// [FailLocal], this process alone then bans the key.
+// does not have the option Ban. Other errors are the same as for [Limiter.Reset]. While Redis does
+// not answer, Block returns [ErrUnavailable]; with [FailLocal], this process alone then bans the key.
 func (l *Limiter) Block(ctx context.Context, key string, d time.Duration) error {
 	return l.block(ctx, key, d, false)
 }
