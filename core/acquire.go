@@ -45,7 +45,8 @@ func (l *Limiter) Acquire(ctx context.Context, key string, n int64) (*Permit, er
 //
 // A denial is a Reservation that is not Allowed. The errors are the same as with AllowN, but Reserve
 // accepts a Limiter with InFlight. After an error the Reservation is nil. After [ErrUnavailable], it is
-// possible that n units are held; these are charged when the Hold is over.
+// possible that n units are held; these are charged when the Hold is over. After the error of ctx, held
+// units are given back in the background when the reply of Redis comes.
 func (l *Limiter) Reserve(ctx context.Context, key string, n int64) (*Reservation, error) {
 	req := l.newRequest(key, n, algorithm.OpReserve)
 	defer req.recycle()
@@ -69,9 +70,10 @@ func (l *Limiter) acquire(ctx context.Context, req *request) (*admission, error)
 	return a, nil
 }
 
-// keep renews the slots of a from now on. It also watches a, to warn if the program drops a, that is, keeps
-// no reference to it, without having ended it. Watching takes time, so of the admissions that have only
-// units, no more than one is watched at a time.
+// keep renews the slots of a from now on. It may also watch a, so that the Limiter can warn if the program
+// drops a, that is, keeps no reference to it, without having ended it. Watching takes time. Therefore keep
+// watches every admission that has slots, but only one at a time of those that hold units and no slots
+// (see sample), and none that holds nothing.
 func (l *Limiter) keep(a *admission) {
 	l.family.renewer.Add(a.hold)
 	switch {

@@ -26,7 +26,7 @@ type admission struct {
 type ending struct {
 	limiter *Limiter
 	hold    *hold.Hold // nil if there is nothing to end
-	multi   *multiCall // the admissions of several keys, which are ended in place of hold; nil for a single key
+	multi   *multiCall // the admissions of all keys of AcquireAll and the like, which are ended in place of hold; otherwise nil
 }
 
 // A multiCall is a decision on several keys, with what the keys have admitted so far.
@@ -93,11 +93,12 @@ func checkActual(actual int64) error {
 // Redis. None of them should be denied because Redis still counts units that the settlement gives back.
 const roomFor = 16
 
-// settleLater is like settle, but need not wait for the reply of Redis. A middleware calls it, so that a
-// client gets its response sooner. The settlement is sent in the background if there is room for roomFor
+// settleLater is like settle, but need not wait for the reply of Redis. AllowAll and the middleware call it,
+// so that they can answer sooner. The settlement is sent in the background if there is room for roomFor
 // more requests, each with the admitted cost or with actual, whichever is larger: a settlement that arrives
-// late then changes no decision. Slots are never freed in the background, because other callers wait for them. If the
-// settlement is lost, the held units are charged when the hold expires.
+// late then changes no decision. If there is less room, or if too many settlements are in the background
+// already, settleLater waits as settle does. It also waits if a has slots, because other callers wait for
+// these slots. If the settlement is lost, the held units are charged when the hold expires.
 func (a *admission) settleLater(ctx context.Context, actual int64) error {
 	if a.isMulti() {
 		return a.multi.settle(ctx, actual, (*admission).settleLater)
@@ -249,8 +250,9 @@ func (f *family) holdEvents() hold.Events {
 	}
 }
 
-// settle calls end for each member. A key that was given a cost of its own is charged that cost. Every other
-// key is charged actual, as many times as the key was given.
+// settle calls end for each member, with the cost that Keyed.cost returns for actual: a key that was given a
+// cost of its own is charged that cost, and every other key is charged actual, once for each time that the key
+// was given.
 func (t *multiCall) settle(ctx context.Context, actual int64, end func(a *admission, ctx context.Context, actual int64) error) error {
 	if err := checkActual(actual); err != nil {
 		return err
@@ -258,7 +260,7 @@ func (t *multiCall) settle(ctx context.Context, actual int64, end func(a *admiss
 	return each(t.members, func(m member) error { return end(m.held, ctx, min(m.cost(actual), maxActual)) })
 }
 
-// each calls f for every member, even after an error.
+// each calls f for every member, even after an error, and returns the errors of all calls.
 func each(members []member, f func(member) error) error {
 	var failed error
 	for _, m := range members {

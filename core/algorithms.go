@@ -26,7 +26,7 @@ func FixedWindow(r Rate, o ...WindowOption) Limit {
 // Its memory grows with the charges in the window. It keeps a sorted set with one entry for each
 // charge of one unit; an entry takes about 20 bytes if the set has at most 128 entries, and 120
 // bytes otherwise. A charge of several units takes a few entries, for example 11 for 100,000 units.
-// New refuses a count above 100,000; use [SlidingWindowCounter] for larger counts.
+// The largest count is 100,000; use [SlidingWindowCounter] for larger counts.
 func SlidingWindowLog(r Rate, o ...LimitOption) Limit {
 	return with(newLimit(algorithm.SlidingWindowLog, r), o)
 }
@@ -56,8 +56,8 @@ func SlidingWindowCounter(r Rate, o ...LimitOption) Limit {
 // It keeps one string of about 25 bytes per key, and a decision takes constant time. It stores the
 // instant at which the bucket is full again, not a number of tokens. A number of tokens would be a
 // fraction with a denominator of up to 45 bits (1 µs at a rate of 7 per minute is 7/60,000,000
-// tokens), which a double, Lua's only number, would round at each refill. The instant stays exact,
-// because it only takes additions.
+// tokens), which a double, Lua's only number, would round at each refill. The instant stays exact
+// while the rate does not change, because a charge only adds to it.
 //
 // The algorithm is the token bucket of traffic policing, as in Tanenbaum's "Computer Networks" or
 // RFC 2697.
@@ -65,8 +65,8 @@ func TokenBucket(r Rate, o ...BucketOption) Limit { return with(newLimit(algorit
 
 // GCRA returns a [Limit] that admits exactly what [TokenBucket] admits, but is defined in another
 // way. The generic cell rate algorithm keeps the theoretical arrival time (TAT): the instant at
-// which all units used so far are available again. A request moves the TAT into the future, by the
-// time in which its cost refills. The request is admitted if this later TAT is no further in the
+// which all units used so far are available again. A request moves the TAT, or the present if that is
+// later, into the future by the time in which its cost refills. The request is admitted if this later TAT is no further in the
 // future than the time in which [Burst] units refill. The default Burst is the rate's count. GCRA
 // stores and answers the same as TokenBucket. It exists because many people know the algorithm by
 // this name.
@@ -108,10 +108,11 @@ func LeakyBucket(r Rate, o ...BucketOption) Limit { return with(newLimit(algorit
 // beside a limit with a rate in the same Limiter: all limits must admit, or none is charged. In
 // such a Limiter, a request that costs 60 units of the rate also takes 60 slots. If each request
 // should take one slot whatever it costs, give InFlight a Limiter of its own, and let both Limiters
-// decide by [AcquireAll], with slots.On(key).Cost(1). With n = 0 it denies everything: see [Limit].
+// decide by [AcquireAll], with slots.On(key).Cost(1). With n = 0 it denies every request that costs
+// anything: see [Limit].
 //
-// A slot is taken for one [SlotTTL]. The Limiter renews the slot in the background, every third of
-// that time, until the work ends. So a process that dies withholds its slots for at most one
+// A slot is taken for one [SlotTTL]. The Limiter renews the slot in the background, at least once in
+// every third of that time, until the work ends. So a process that dies withholds its slots for at most one
 // SlotTTL. A process that cannot renew a slot in time, because Redis does not answer, loses the
 // slot, and another process can take it. The context of [Permit.Context] is then canceled; the
 // handlers of the middleware get that context.
@@ -122,9 +123,9 @@ func LeakyBucket(r Rate, o ...BucketOption) Limit { return with(newLimit(algorit
 // loses slots. While Redis does not answer, each process counts for itself with [FailLocal], and
 // nothing is counted with [FailOpen].
 //
-// In a Result, Remaining is the number of free slots, and ResetAfter and Window are 0. RetryAfter
-// is one second, because it is not known when a slot will be given back. The deny cache never
-// repeats such a denial. [Limiter.Reset] frees no slots.
+// In a Result, Remaining is the number of free slots, and ResetAfter and Window are 0. If too few
+// slots are free, RetryAfter is one second, because it is not known when a slot will be given back.
+// The deny cache never repeats such a denial. [Limiter.Reset] frees no slots.
 //
 // InFlight keeps a sorted set with one member of 30 to 140 bytes for each call in flight, and a
 // decision takes logarithmic time.

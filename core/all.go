@@ -13,38 +13,45 @@ import (
 	"github.com/redislimit/redislimit/internal/redisstore"
 )
 
-// AllowAll decides by keys of several Limiters whether something that costs n units may happen now. If
+// AllowAll decides whether something that costs n units may happen now, by keys of several Limiters. If
 // all of them admit it, each is charged. If one denies it, none is charged.
 //
 //	res, err := core.AllowAll(ctx, 1, perUser.On("user:alice"), perOrg.On("org:acme"))
 //
 // The Result is the tightest one, as [Result.Tighter] defines it. [Result.All] returns the Results of
-// all limits that decided, in the order of the arguments. If the same key of the same Limiter is
-// given twice, its costs add up.
+// all limits that decided, in the order of the arguments. A denial has only the Results of the Limiter
+// that denied, unless one script decided about all keys. If the same key of the same Limiter is given
+// several times, its costs add up.
 //
-// One script decides about all keys if the Limiters have the same client and the same [Timeout]. The
-// client must be one for a single server; with a client for a Cluster or a Ring, all Limiters must be
-// asked about the same key. One script takes Redis as long as the script of one Limiter that has all
-// these limits. As with [Limiter.AllowN], it is possible that a caller was charged although its context
-// ended before the reply.
+// One script decides about all keys if all Limiters have the same [Timeout] and the same client, and the
+// client is a *redis.Client for a single server. (A proxy that spreads keys over several servers is no
+// single server.) With a client for a Cluster or a Ring, one script decides only if all Limiters are
+// asked about the same key. Redis needs as much time for this script as for the script of one Limiter
+// that has all these limits. As with [Limiter.AllowN], it is possible that a caller was charged although
+// its context ended before the reply.
 //
-// In all other cases Redis is asked about one key after the other. The same happens if a Limiter has a
-// [Lease], if a cost is 0, or if the Limiters have more than 12 limits and bans in all. The order of
-// the arguments does not matter: the key with the smallest [Limit.Capacity] is first. Keys with the
-// same Capacity are ordered by the names of their Limiters, and keys of the same Limiter
-// alphabetically. So a caller who is over their own limit takes nothing of a larger limit that they
-// share with others. The units are held, as by [Limiter.Reserve], until all Limiters have admitted. If
-// one Limiter denies, the Result is its denial, and the held units are given back in the background,
-// perhaps only after AllowAll has returned. Until then, another call can be denied because of them,
-// with a RetryAfter of at most a second. Therefore, after a denial with a RetryAfter of at most a
-// second, AllowAll asks about the key once more. It does not do so if the key is banned, if the denial
-// comes from the [SourceDenyCache], if Redis does not answer, or if the deadline of ctx is too near. If
-// the process dies while units are held, these units are charged when the [Hold] is over. If Redis does
-// not answer, the decision about each key can take a whole [Timeout], until the outage is noticed.
+// In all other cases AllowAll asks about one key after the other. It also does so if a Limiter has a
+// [Lease], if a cost is 0, if the Limiters have more than 12 limits and bans in all, or if two different
+// Limiters with the same name and [Prefix], such as two made by [Limiter.With], are asked about the same
+// key. The order of the arguments does not matter: the key with the smallest [Limit.Capacity] is first.
+// Keys with the same Capacity are ordered by the names of their Limiters, and keys of Limiters with the
+// same name alphabetically. So a caller who is over their own limit takes nothing of a larger limit that
+// they share with others.
+//
+// When AllowAll asks about one key after the other, it holds the units, as [Limiter.Reserve] does, until
+// all Limiters have admitted. If one of them denies, the Result is its denial, and AllowAll gives the
+// held units back, perhaps in the background after it has returned. Until then, another call can be
+// denied because of these units, with a RetryAfter of at most a second. Therefore, after a denial with a
+// RetryAfter of at most a second, AllowAll pauses for at most 20 ms and asks about the key once more. It
+// does not do so if the key is banned, if the denial comes from the [SourceDenyCache], if Redis has just
+// failed to decide about all keys by one script, or if the deadline of ctx comes before the end of the
+// pause. If the process dies while units are held, these units are charged when the [Hold] is over. If
+// Redis does not answer, the decision about each key can take a whole [Timeout], until the outage is
+// noticed.
 //
 // A Limiter counts nothing if all its limits are [Unlimited], or if one of its limits is 0. Such
-// Limiters decide first. Their Results are left out unless one of them denies, or all Limiters count
-// nothing.
+// Limiters decide first. Their Results are left out, with three exceptions: one of them denies, all
+// Limiters count nothing, or a limit of 0 admits a cost of 0.
 //
 // While Redis does not answer, each Limiter follows its own outage policy. If a Limiter with
 // [FailClosed] cannot decide, the error is [ErrUnavailable], and what the other Limiters hold is given
@@ -81,9 +88,10 @@ func AllowAll(ctx context.Context, n int64, keys ...Keyed) (Result, error) {
 }
 
 // AcquireAll is like [AllowAll], but returns a [Permit], which keeps slots of [InFlight] until the work
-// ends, and can give back what was taken. The units of limits with a rate are held until the Permit
-// ends: Release charges them, and Cancel gives them back exactly. If neither is called before the [Hold]
-// is over, the units are charged at that time, and Cancel gives nothing back any more.
+// ends, and can give back what was taken. It always asks about one key after the other. The units of
+// limits with a rate are held until the Permit ends: Release charges them, and Cancel gives them back
+// exactly. If neither is called before the [Hold] is over, the units are charged at that time, and
+// Cancel gives nothing back any more.
 func AcquireAll(ctx context.Context, n int64, keys ...Keyed) (*Permit, error) {
 	t, err := newMultiCall(ctx, n, keys)
 	if err != nil {
@@ -93,7 +101,7 @@ func AcquireAll(ctx context.Context, n int64, keys ...Keyed) (*Permit, error) {
 	return (*Permit)(a), err
 }
 
-// ReserveAll is like [AllowAll], but for work whose true cost is known only later, as with
+// ReserveAll is like [AcquireAll], but for work whose true cost is known only later, as with
 // [Limiter.Reserve]. Settle and Cancel end what is held for all keys, and Keep renews it. Settle
 // charges each key what the work really cost, with one exception: a key that got a cost of its own, by
 // [Keyed.Cost], is charged its own cost. So Settle(ctx, 0) still charges such a key, while Cancel
@@ -177,7 +185,8 @@ func (t *multiCall) asGiven() []int {
 func (k Keyed) isOf(m member) bool { return k.limiter.set == m.limiter.set && k.key == m.key }
 
 // reserve reserves the units of all keys, one key after the other. If a key denies, reserve returns the
-// denial. If it returns a denial or an error, it gives back what it has reserved of other keys.
+// denial. If it returns a denial or an error, or does not return at all, it gives back what it has
+// reserved; see cancelLater.
 func (t *multiCall) reserve(ctx context.Context) (*admission, error) {
 	r, kept := new(admission), false
 	if t.remembersDenial(ctx, &r.Result) {
@@ -222,8 +231,9 @@ func (t *multiCall) remembersDenial(ctx context.Context, res *Result) bool {
 	return false
 }
 
-// remembersDenial sets res to a remembered denial of m's key. It returns false if there is none, or if the
-// Limiter has leases.
+// remembersDenial sets res to a remembered denial of m's key, and notifies the observers. It returns false
+// if there is none. It also returns false if the Limiter has leases, because a lease may admit what Redis
+// has denied.
 func (m *member) remembersDenial(ctx context.Context, n int64, res *Result) bool {
 	l, req := m.limiter, m.newRequest(n, algorithm.OpReserve)
 	defer req.recycle()
@@ -245,10 +255,10 @@ const maxPause = 20 * time.Millisecond
 
 // reserve reserves the units of m. A denial with a short RetryAfter may be caused by another call of
 // AllowAll, which holds units only until all of its keys have decided. So after such a denial,
-// reserve pauses and decides once more, unless Redis has failed, the key is banned, or the denial was
-// remembered. The pause is twice as long as this call has taken so far, and at most maxPause. If ctx ends
-// during the pause, reserve returns the error of ctx. If the deadline of ctx comes before the end of the
-// pause, reserve does not pause, and returns the denial.
+// reserve pauses and decides once more, unless Redis has failed to decide on all keys at once, the key is
+// banned, or the denial was remembered. The pause is twice as long as this call has taken so far, and at
+// most maxPause. If ctx ends during the pause, reserve returns the error of ctx. If the deadline of ctx
+// comes before the end of the pause, reserve does not pause, and returns the denial.
 func (m *member) reserve(ctx context.Context, t *multiCall, began time.Time) (*admission, error) {
 	r, err := m.reserveOnce(ctx, t)
 	if t.redisErr != nil || err != nil || r.Allowed || r.Banned || r.Source == SourceDenyCache || r.RetryAfter > micros(algorithm.HeldRetry) {
@@ -283,8 +293,8 @@ func (t *multiCall) result() Result {
 	return combine(all, true)
 }
 
-// A joint is a decision on all keys by one script on one server. The script charges all keys at
-// once. It holds no units in the meantime, so no other call is denied because of held units.
+// A joint is a decision on all keys by one script on one server. The script charges all keys or none,
+// at one instant. It holds no units in the meantime, so no other call is denied because of held units.
 type joint struct {
 	*multiCall
 
@@ -297,9 +307,9 @@ type joint struct {
 //
 //   - The keys are on several servers, or in memory.
 //   - A limiter has leases, because their units are in this process.
-//   - A cost is 0, because even a limit that is overdrawn must admit it.
+//   - A cost is 0: a cost of 0 must be admitted even by a limit that is overdrawn.
 //
-// Any other error says that Redis failed, or that ctx has ended.
+// Any other error says that Redis or a hook of the client failed, or that ctx has ended.
 func (t *multiCall) joint(ctx context.Context) (*joint, error) {
 	j := &joint{multiCall: t, parts: make([]redisstore.Part, len(t.members))}
 	for i := range t.members {
@@ -318,8 +328,8 @@ func (t *multiCall) joint(ctx context.Context) (*joint, error) {
 	return j, err
 }
 
-// decide sets res to the tightest Result of all limits. It returns an error if Redis fails to
-// decide.
+// decide sets res to the tightest Result of all limits, and notifies the observers. It returns an error if
+// Redis fails to decide.
 func (j *joint) decide(ctx context.Context, res *Result) error {
 	began := time.Now()
 	if err := j.store.DecideAll(ctx, j.parts); err != nil {
@@ -350,8 +360,9 @@ func (j *joint) decide(ctx context.Context, res *Result) error {
 	return nil
 }
 
-// answer returns the Result of the i-th key. If that key denies, the denial may be remembered from now on;
-// see denials. admitted says whether all keys admit.
+// answer returns the Result of the i-th member's key. If that key denies, the denial may be remembered from
+// now on; see package denials. If the denial has begun a ban, answer notifies the observers of the ban.
+// admitted says whether all keys admit.
 func (j *joint) answer(ctx context.Context, i int, admitted bool) (res Result) {
 	m := &j.members[i]
 	req := m.newRequest(j.n, algorithm.OpReserve)
@@ -392,8 +403,8 @@ func (t *multiCall) decideUncounted(ctx context.Context, res *Result) (done bool
 }
 
 // decideJointly decides on all keys by one script, or makes an ordinary decision if there is only one
-// key. done is false if one script cannot decide on all keys, or if Redis fails to decide. In the
-// latter case t.redisErr is set, so that each limiter follows its own outage policy.
+// key. With several keys, done is false if one script cannot decide on all of them, or if Redis fails to
+// decide. If Redis fails, t.redisErr is set, so that each limiter follows its own outage policy.
 func (t *multiCall) decideJointly(ctx context.Context, res *Result) (done bool, err error) {
 	if len(t.members) == 1 {
 		req := t.members[0].newRequest(t.n, algorithm.OpCharge)

@@ -6,16 +6,18 @@ import (
 	"fmt"
 )
 
-// Check asks Redis whether it can decide. If it can, Check looks at the settings of the servers and
-// of the client. If Redis refuses a command, Check finds out which permissions are missing. Each of
-// these steps takes at most five seconds, or at most the [Timeout] if that is longer. Call it when
-// a service starts, and log the error. It changes no count.
+// Check asks Redis whether it can decide. If it can, Check looks at the settings of the servers and of
+// the client, and at the permissions of the Redis user. If Redis refuses a command, Check finds out
+// which permissions are missing. Check takes several steps, and waits for Redis at most five seconds in
+// each, or ten times the [Timeout] if that is longer. Call Check when a service starts, and log the
+// error. It changes no count.
 //
 // An error that is [ErrUnavailable] says why Redis cannot decide, and what to do about it. Possible
 // causes are the address, TLS, the password, the database, a client for a single server that
 // reaches a node of a Cluster, a replica, the version, or a command that the Redis user is not
-// allowed to run. Any other error is advice, with one line for each setting of Redis or of the
-// client that can lose counts or slows decisions down. Settings that the Redis user is not allowed
+// allowed to run. If ctx ends before this is known, the error is the error of ctx. Any other error is
+// advice, with one line for each setting of Redis or of the client that can lose counts or slows
+// decisions down. Settings that the Redis user is not allowed
 // to read (by INFO and CONFIG GET) are not checked. A Limiter of [NewMemory] has nothing to check.
 func (l *Limiter) Check(ctx context.Context) error {
 	if l.set.Store == nil {

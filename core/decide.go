@@ -21,8 +21,8 @@ func (l *Limiter) Allow(ctx context.Context, key string) (res Result, err error)
 // the units. A denial is a Result, not an error. A cost above the capacity is denied with a
 // RetryAfter of [Never].
 //
-// The error is [ErrInvalidCost] for a negative n, [ErrInvalidKey] for an empty key, the error of
-// ctx if ctx has ended, and with [FailClosed] [ErrUnavailable] if Redis did not answer. After
+// The error is [ErrInvalidCost] for a negative n, [ErrInvalidKey] for an empty key, and the error of
+// ctx if ctx has ended. With [FailClosed], it is [ErrUnavailable] if Redis did not answer. After
 // ErrUnavailable and after the error of ctx, it is possible that n was charged. (If ctx had already
 // ended before the call, nothing was charged.) A Limiter with [InFlight] returns an error: use
 // [Limiter.Acquire].
@@ -75,9 +75,10 @@ func (l *Limiter) allow(ctx context.Context, req *request, res *Result) error {
 	return l.decide(ctx, req, res)
 }
 
-// decide makes a decision, sets res to its Result, and notifies the observers. There are two exceptions:
-// the denial of a caller that waits is no event, and the event of an admission that leaves nothing to end
-// is delayed while other keys of the same call have not decided.
+// decide makes a decision, sets res to its Result, and notifies the observers, with three exceptions. Peek
+// is no event. The denial of a caller that waits is no event either, because the caller tries again. And
+// while other keys of the same call have not decided, the event of an admission that leaves nothing to end
+// is delayed; see notifyAdmitted.
 func (l *Limiter) decide(ctx context.Context, req *request, res *Result) error {
 	l.catchUp()
 	observed := len(l.family.events.observers) > 0 && req.call.Op != algorithm.OpEvaluate
@@ -111,7 +112,7 @@ func (l *Limiter) decide(ctx context.Context, req *request, res *Result) error {
 }
 
 // answer fills the reply of req. It tries the ways to decide one after the other, until one of them
-// can decide.
+// can decide. If Redis fails, the outage policy decides.
 func (f *family) answer(ctx context.Context, req *request) error {
 	call, reply := &req.call, &req.reply
 	switch {
@@ -130,7 +131,7 @@ func (f *family) answer(ctx context.Context, req *request) error {
 	stamp := f.denials.Stamp(call.Key)
 	var err error
 	if f.leasing != nil {
-		err = f.leasing.decide(ctx, call, reply) // by a new lease, or by Redis
+		err = f.leasing.decide(ctx, call, reply) // by a lease that is new by now, or by Redis
 	} else {
 		err = f.backend.Decide(ctx, call, reply)
 	}
@@ -159,8 +160,9 @@ func (l *Limiter) notifyBan(ctx context.Context, req *request, res *Result) {
 }
 
 // change changes what is stored about key, by calling do for the backend and for the memory of
-// FailLocal. It also drops the leases and the remembered denials of the key, which the change makes
-// invalid, and wakes a caller that waits for the key.
+// FailLocal. It first closes the leases of the key, and waits until they are settled. At the end, even if
+// Redis has failed, it drops the remembered denials of the key, which the change makes invalid, and wakes
+// a caller that waits for the key.
 func (l *Limiter) change(ctx context.Context, key string, do func(b backend, set *limits.Set) error) error {
 	if err := checkCall(ctx, key, 0); err != nil {
 		return err

@@ -49,9 +49,9 @@
 // Acquire, Reserve and similar methods take slots of [InFlight] as soon as they admit a request, and
 // every way to end the Permit or Reservation frees its slots. The Limiter renews slots in the
 // background. If the process dies or cannot renew its slots, other processes can take them when their
-// [SlotTTL] is over, and the context of [Permit.Context] or [Reservation.Context] is canceled. A place
-// in the queue of a [LeakyBucket] is always charged at once: Reserve is like Acquire there, Settle(0) is
-// like Cancel, and any other Settle like Release.
+// [SlotTTL] is over. In a process that lives on, the context of [Permit.Context] or
+// [Reservation.Context] is then canceled. A place in the queue of a [LeakyBucket] is always charged at
+// once: Reserve is like Acquire there, Settle(0) is like Cancel, and any other Settle like Release.
 //
 // # Words
 //
@@ -66,13 +66,14 @@
 //	           later: Reserve holds them, and [Reservation.Settle] charges the true cost
 //	slot       a unit of InFlight: a request takes it when it is admitted, and frees it when its
 //	           work ends
-//	ban        after a denial, every request with the key is denied for a while; see [Ban]
+//	ban        a time in which every request with the key is denied. A denial can begin it,
+//	           or a call of [Limiter.Block]; see [Ban]
 //	lease      units that a process holds for a frequently used key, and spends without asking
 //	           Redis; see [Lease]
 //	decision   admitted or denied, and what remains: a Result
 //	batch      decisions that share a round trip to Redis
-//	circuit breaker   while it is closed, decisions go to Redis. When Redis fails, it opens, and it
-//	           closes when Redis answers a probe in the background
+//	circuit breaker   decides whether Redis is asked. While it is closed, decisions go to Redis. It
+//	           opens when Redis fails, and closes when Redis answers a probe in the background
 //	outage policy     decides while Redis does not answer: [FailLocal], [FailOpen], [FailClosed]
 //	fallback   the limits in the memory of this process; FailLocal decides by them
 //	deny cache denials that this process remembers, and repeats without asking Redis

@@ -17,30 +17,33 @@ type EventKind uint8
 
 // The kinds of events.
 const (
-	// EventDecision is a decision, allowed or denied, by any [Source], except that Peek emits no
-	// event. A caller that waits emits one EventDecision at the end, when it is admitted or finally
-	// denied; the denials in between emit none.
+	// EventDecision is a decision, allowed or denied, by any [Source], or a call that ended with an
+	// error instead of a decision; Err then has the error. Peek emits no event. Neither does a call that
+	// is refused at once, for example because of its cost or its key. A caller that waits emits an
+	// EventDecision when it is admitted or finally denied; the denials before that emit none. If the
+	// caller gives up while it waits for its turn, there is only an EventWait.
 	EventDecision EventKind = iota + 1
-	// EventOutage is a call that Redis did not answer. Err has the cause. While the circuit breaker
-	// is open, no decision calls Redis, so the last of these events are about calls that were in
-	// flight when the circuit breaker opened.
+	// EventOutage is a call to Redis that failed, because Redis did not answer or because it refused
+	// the call. Err has the cause. If a whole batch failed, there is one event for the batch. While the
+	// circuit breaker is open, no decision calls Redis, so the last of these events are about calls that
+	// were in flight when the circuit breaker opened.
 	EventOutage
 	// EventFallbackOn means that the outage policy begins to decide. Err has the cause.
 	EventFallbackOn
 	// EventFallbackOff means that Redis decides again, or that the Limiter was closed during the
 	// outage. One such event follows each EventFallbackOn, unless the Limiter was dropped without
-	// Close. Its Server is the server that answers now. After a failover, for example by Sentinel, this
-	// server differs from the Server of the EventFallbackOn. So do not use Server to find the
-	// EventFallbackOn that belongs to an EventFallbackOff.
+	// Close. If Redis decides again, Server is the server that answers now. After a failover, for example
+	// by Sentinel, this server differs from the Server of the EventFallbackOn. So do not use Server to
+	// find the EventFallbackOn that belongs to an EventFallbackOff.
 	EventFallbackOff
 	// EventBreaker is a change of the circuit breaker. Detail is its new state, "open" or "closed".
 	EventBreaker
 	// EventScriptLoad means that Redis did not have the script, so the Limiter sent the whole
 	// script.
 	EventScriptLoad
-	// EventKeyFallback is a request for which the key function of a middleware has found no key.
-	// The request is counted by the fallback key: the address of the peer, unless the middleware
-	// has another fallback.
+	// EventKeyFallback is a request for which the key function of a middleware has found no key. Err
+	// says why. The request is counted by the fallback key: the address of the peer, unless the
+	// middleware has another fallback that finds a key.
 	EventKeyFallback
 	// EventSlots is a change of the number of [InFlight] slots that this process holds. Cost is the
 	// change; it is negative if slots were given back or lost. In Result, only LimiterName and
@@ -51,7 +54,7 @@ const (
 	EventSlotLost
 	// EventLease is a change of the number of units that this process has on lease; see [Lease].
 	// Cost is the change. At the end of a lease, Cost is negative, and Spent is how many of its
-	// units were spent; the other units are given back.
+	// units were spent, or are still held by a Reservation; the other units are given back.
 	EventLease
 	// EventOverload is about calls that this process could not send to Redis in time, because too many
 	// calls wait in the process. Redis is not at fault. Cost is the number of these calls. If a
@@ -60,13 +63,15 @@ const (
 	EventOverload
 	// EventBan is a ban that this process has begun. Took is its duration. If a denial began the ban,
 	// Result is that denial. If [Limiter.Block] began it, there is no Result.
-	// [Limiter.Unblock] also emits an EventBan, with a Took of 0. [Limiter.BlockAtLeast] always
-	// emits an EventBan, even if the key has a longer ban already. See [Ban].
+	// [Limiter.Unblock] also emits an EventBan, with a Took of 0. [Limiter.BlockAtLeast]
+	// emits an EventBan even if the key has a longer ban already. If one of these three calls fails
+	// while it changes the ban, its EventBan has an Err. See [Ban].
 	EventBan
 	// EventCancel is a [Permit] or [Reservation] that was canceled or settled at 0, and gives back
-	// Cost units. It does not say whether Redis has received this. A caller whose context ends
-	// before the decision gets no Permit or Reservation: then there is an EventDecision with an Err
-	// instead of an EventCancel.
+	// Cost units. It does not say whether Redis has received this. [AllowAll] and similar functions
+	// emit it, too, for a key that they have reserved and give back, because another key was denied. A
+	// caller whose context ends before the decision gets no Permit or Reservation: then there is an
+	// EventDecision with an Err instead of an EventCancel.
 	EventCancel
 	// EventWait is the end of a wait. Took is how long it lasted. Either a caller has waited in
 	// [Limiter.Wait] or a similar method, or a middleware has held a request: for the Delay of a
@@ -99,8 +104,8 @@ type Event struct {
 	// LimitName are set.
 	Result Result
 	// Cost is a number of units. For an EventDecision or EventWait, it is the cost that was asked
-	// for. For other events, the description of the Kind says what it is; for an EventOverload it is
-	// a number of calls.
+	// for; if [Limiter.AllowUpTo] has granted a part of the units, it is that part. For other events,
+	// the description of the Kind says what it is; for an EventOverload it is a number of calls.
 	Cost int64
 	// Spent is how many units of a lease were spent. Only the EventLease at the end of a lease has it.
 	Spent int64
@@ -132,7 +137,9 @@ type emitter struct {
 	warned   sync.Map    // the messages of warnOnce (each with true) and of errorMinutely (each with a *minutely)
 }
 
-// emit passes an event to the observers. key is empty for an event without a key.
+// emit passes an event to the observers. key is empty for an event without a key. If an observer panics, emit
+// panics, too, and does not call the remaining observers: the panic reaches the caller of the method that caused
+// the event. See emitContained.
 func (m *emitter) emit(ctx context.Context, key string, e Event) {
 	e.Limiter = m.limiter
 	for _, o := range m.observers {
@@ -221,7 +228,8 @@ func (o *overload) count(m *emitter, policy string) {
 	}
 }
 
-// notify reports the calls that were not reported yet.
+// notify reports the calls that were not reported yet: always to the observers, and to the log at most once per
+// minute.
 func (o *overload) notify(m *emitter, policy string) {
 	ctx, calls := context.Background(), o.calls.Swap(0)
 	m.emitContained(ctx, "", Event{Kind: EventOverload, Cost: calls, Err: redisstore.ErrQueue})

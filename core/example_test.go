@@ -109,7 +109,7 @@ func ExamplePerMonth() {
 	// 9999 left in April, which ends in 720h0m0s
 }
 
-// A day of a time zone has 23 or 25 hours when the clocks are put forward or back.
+// A day of a time zone has 23 hours when the clocks are put forward, and 25 when they are put back.
 func ExampleIn() {
 	limit := core.FixedWindow(core.PerDay(5000), core.In("America/New_York"))
 
@@ -137,7 +137,7 @@ func ExampleLimit_WindowAt() {
 	// Output: 5000 of 5000 left, resets at Fri 00:00
 }
 
-// A sliding window counter holds large limits in little memory.
+// A sliding window counter needs little memory, even for a large limit.
 func ExampleSlidingWindowCounter() {
 	lim := core.MustNewMemory("api", core.SlidingWindowCounter(core.PerDay(1_000_000)))
 
@@ -253,8 +253,8 @@ func ExampleBurst() {
 	// leaky_bucket 50/1s capacity 50
 }
 
-// A limit with a LimitName keeps its units when its period changes. Two limits with the same algorithm
-// and period need different names.
+// A bucket with a LimitName keeps its used units when its period changes. Two limits with the same
+// algorithm and period need different names.
 func ExampleLimitName() {
 	lim := core.MustNewMemory("api",
 		core.GCRA(core.PerMinute(600), core.Burst(20), core.LimitName("burst")),
@@ -403,8 +403,8 @@ func ExampleAllowAll() {
 	// 8
 }
 
-// An export counts against the limit of its customer, and takes one of the slots that all customers share. A
-// customer who is over their limit takes no slot, and while no slot is free nobody is charged.
+// An export counts against the limit of its customer, and takes one of the slots that all customers share. If
+// the customer is over the limit, no slot stays taken. If no slot is free, the customer is not charged.
 func ExampleAcquireAll() {
 	perCustomer := core.MustNewMemory("exports", core.FixedWindow(core.PerHour(2)))
 	running := core.MustNewMemory("running", core.InFlight(1))
@@ -560,7 +560,7 @@ func ExampleResult_All() {
 	// fixed-1d: 4999 of 5000 left
 }
 
-// A client that continues after a denial is locked out for one minute, and the next time for one hour.
+// The first denial locks a client out for one minute, and the next denial for one hour.
 func ExampleBan() {
 	now := time.Date(2026, 11, 12, 9, 0, 0, 0, time.UTC)
 	lim := core.MustNewMemory("logins", core.FixedWindow(core.Per(2, 10*time.Second)), core.Ban(time.Minute, time.Hour),
@@ -650,7 +650,8 @@ func ExampleObserveKeys() {
 	// Output: denied: user:alice
 }
 
-// A Limiter logs one line when Redis fails, and one line when Redis answers again.
+// A Limiter logs a line when Redis fails, further lines while the outage lasts, at most one per minute, and a
+// line when Redis answers again.
 func ExampleLogger() {
 	logger := slog.New(slog.NewJSONHandler(os.Stderr, nil))
 	_ = core.MustNew(rdb, "api", core.TokenBucket(core.PerMinute(100)), core.Logger(logger))

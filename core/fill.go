@@ -82,8 +82,8 @@ func (res *Result) fillUncounted(r *decision.Reply) {
 }
 
 // fillBanned sets res for a key that is banned. The Result says when the ban ends, but not how much the
-// key has used. If a denial has just begun the ban, the LimitName is the name of the first limit that
-// denied. If the ban began earlier, the LimitName is the name of the first limit.
+// key has used. If r is the denial that has begun the ban, or a repetition of that denial, the LimitName is
+// the name of the first limit that denied. Otherwise, the LimitName is the name of the first limit.
 func (res *Result) fillBanned(r *decision.Reply) {
 	set, all, chosen := r.Set, make([]Result, len(r.Set.Limits)), -1
 	left := micros(r.Ban.Until - r.Ban.At)
@@ -123,7 +123,7 @@ func (res *Result) ageOne(d time.Duration) {
 }
 
 // useUp changes res, the Result of a key without charges, into the Result of a key whose units are
-// all used for the next d.
+// all used for the next d. It is for the stub of a test.
 func (res *Result) useUp(d time.Duration) {
 	res.Remaining, res.Delay = 0, 0
 	if res.Window > 0 { // slots have no Window, and nobody knows when they become free

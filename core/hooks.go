@@ -9,8 +9,8 @@ import (
 	"github.com/redislimit/redislimit/internal/coreaccess"
 )
 
-// inside implements [coreaccess.Core], which says what its methods do. Other packages of this module call
-// them through package inside. AcquireUpTo and ReserveUpTo are in wait.go.
+// inside implements [coreaccess.Core], whose comments say what the methods do. Other packages of this module
+// call these methods through package inside. The methods AcquireUpTo and ReserveUpTo are in wait.go.
 type inside struct{}
 
 func init() { //nolint:gochecknoinits // coreaccess cannot import core, because core imports coreaccess
