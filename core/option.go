@@ -222,15 +222,15 @@ func Hold(d time.Duration) Option {
 //
 // A key gets a lease when this process has had 8 requests with the key within d. A lease has as
 // many units as this process used during d, but at most an eighth of the units that remain. So
-// leases shrink near the limit. A lease that would have fewer than three units is not taken, and a
-// key of more than 512 bytes gets no lease. When a lease ends, the units that were not spent are
-// given back. If the process dies before the lease ends, or cannot reach Redis in time, these units
-// are charged.
+// leases shrink near the limit. A lease that would have fewer than three units is not taken. At most
+// 4096 keys of a Limiter have leases, and only keys of up to 512 bytes. When a lease ends, the units
+// that were not spent are given back. If the process dies before the lease ends, or cannot reach
+// Redis in time, these units are charged.
 //
 // All processes together never admit more than the limits allow, provided that Redis keeps its
 // writes and that its clock does not step forward. They can admit less than the limits allow: units
-// on lease are not available to other processes for up to d, and it is possible that a large cost
-// is denied again and again while leases serve small costs. If another process calls Reset or
+// on lease are not available to other processes for up to 7/6 of d, and it is possible that a large
+// cost is denied again and again while leases serve small costs. If another process calls Reset or
 // Cancel, or lowers a limit, this takes effect within d.
 //
 // A [LeakyBucket] and [InFlight] cannot be leased. [Limiter.Close] gives all leased units back.
