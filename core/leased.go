@@ -70,8 +70,9 @@ func (s *leasing) decide(ctx context.Context, c *decision.Call, r *decision.Repl
 }
 
 // await waits until the exchange of leases that is in flight for hot has ended; see lease.Leases.Exchange. It
-// returns nil at once if no exchange is in flight, or if Awaited says that the next lease has too few units for
-// the request. It returns an error if ctx ends or one Timeout passes before the exchange has ended.
+// returns nil at once if no exchange is in flight, if the next lease has too few units for this request and the
+// requests that wait already, or if a test has set the clocks of leases; see lease.Leases.Awaited. It returns an
+// error if ctx ends or one Timeout passes before the exchange has ended.
 func (s *leasing) await(ctx context.Context, hot *lease.HotKey, n int64) error {
 	ended := s.all.Awaited(hot, n)
 	if ended == nil {

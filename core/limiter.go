@@ -138,10 +138,10 @@ func (l *Limiter) catchUp() {
 	}
 }
 
-// countsAs reports whether a request that l and other both decide is counted twice: other is l, or it was
-// made by another call of New with the same client, Timeout, prefix and name, and its limits have the
-// same Redis keys. It reports false for two Limiters that With has derived from one Limiter, because they
-// are meant to differ.
+// countsAs reports whether a request that l and other both decide is counted twice. That is so if other is
+// l, or if l and other come from two calls of New with the same client, Timeout, prefix and name, and have
+// limits with the same Redis keys. countsAs reports false for two Limiters that With has derived from one
+// Limiter, because they are meant to differ.
 func (l *Limiter) countsAs(other *Limiter) bool {
 	return l == other || l.family != other.family && l.set.Store != nil && other.set.Store != nil &&
 		l.set.Store.SharesKeys(other.set.Store) && slices.Equal(l.set.Keys, other.set.Keys)

@@ -203,10 +203,10 @@ func Processes(n int) Option {
 	return within("Processes", n, 1, 1e6, func(c *config) { c.processes = n })
 }
 
-// Hold sets how long [Limiter.Reserve] holds units that are not settled, from 10 milliseconds to 1
-// hour. The expiry is rounded up by at most a sixth. By default, each limit has a Hold of its own:
-// the time in which the limit refills after it was fully used, but at least a second and at most 60
-// seconds.
+// Hold sets how long [Limiter.Reserve], [AcquireAll] and similar functions hold units that are not
+// settled, from 10 milliseconds to 1 hour. The expiry is rounded up by at most a sixth. By default,
+// each limit has a Hold of its own: the time in which the limit refills after it was fully used, but
+// at least a second and at most 60 seconds.
 //
 // Choose a longer Hold if the work takes longer. Choose a shorter Hold if the units of a process
 // that died should become available again sooner. For [InFlight], use [SlotTTL].
