@@ -23,7 +23,7 @@ type leasing struct {
 
 // spend decides c by spending units of the lease that the key has. It returns false if that is not
 // possible: if c only reads, if the key has no lease, or if the lease is closed, too old or has too few
-// units.
+// units. s may be nil, and spend then returns false.
 func (s *leasing) spend(c *decision.Call, r *decision.Reply) bool {
 	if s == nil || !c.Writes() {
 		return false
@@ -33,8 +33,9 @@ func (s *leasing) spend(c *decision.Call, r *decision.Reply) bool {
 }
 
 // decide decides c after spend has returned false. If the key is hot, that is, if it is decided on
-// often, decide takes a new lease and spends units of the new lease. If this is not possible, or if c
-// only reads, Redis decides.
+// often, decide makes this process take a new lease, and spends units of the new lease. If this is not
+// possible, or if c only reads, Redis decides. Redis does not decide if the wait for the new lease fails:
+// decide then returns the error of await.
 func (s *leasing) decide(ctx context.Context, c *decision.Call, r *decision.Reply) error {
 	if !c.Writes() {
 		return s.redis.Decide(ctx, c, r)
@@ -69,7 +70,8 @@ func (s *leasing) decide(ctx context.Context, c *decision.Call, r *decision.Repl
 }
 
 // await waits until the exchange of leases that is in flight for hot has ended; see lease.Leases.Exchange. It
-// returns at once if no exchange is in flight, or if Awaited says that the request need not wait. It returns an
+// returns nil at once if no exchange is in flight, if the next lease has too few units for this request and the
+// requests that wait already, or if a test has set the clocks of leases; see lease.Leases.Awaited. It returns an
 // error if ctx ends or one Timeout passes before the exchange has ended.
 func (s *leasing) await(ctx context.Context, hot *lease.HotKey, n int64) error {
 	ended := s.all.Awaited(hot, n)

@@ -16,8 +16,8 @@ import (
 
 // A Limit is an algorithm with its rate, which a [Limiter] applies to each key. [TokenBucket],
 // [FixedWindow] and the other constructors make Limits, and a Limit is itself an [Option] of [New].
-// New reports a wrong rate or option. [Unlimited] stands in place of a Limit for keys that have
-// none.
+// New reports a wrong rate or option. [Unlimited] stands in place of a Limit for keys that have no
+// limit.
 //
 // A Limit with a count of 0 denies every request, except those that cost 0. It is meant for numbers
 // that come from data, such as the plan of a suspended customer: [Limiter.With] and [ParseLimit]
@@ -25,7 +25,8 @@ import (
 // [Ban]. A Limiter with such a Limit decides without Redis, unless it has the option Ban: it then
 // asks Redis whether the key is banned. If Redis does not answer, the Limit still denies, with
 // every outage policy. If a Limiter has a Limit of 0, its other Limits do not decide, and nothing
-// is charged to them; the [Result] describes the Limit of 0 alone.
+// is charged to them. The [Result] describes the Limit of 0 alone, except during a ban: see
+// [Result.All].
 type Limit struct {
 	kind    *algorithm.Kind
 	rate    Rate
@@ -91,7 +92,7 @@ type alignedOption struct{}
 
 // Aligned makes the windows of a [FixedWindow] start at multiples of its period since the Unix
 // epoch, at the same instant for every key. Without Aligned, a window of a key starts with the
-// first request that is charged.
+// first request that is charged, unless the windows follow a calendar; see [In].
 func Aligned() WindowOption { return alignedOption{} }
 
 func (alignedOption) window() {}
@@ -167,7 +168,7 @@ type slotTTLOption time.Duration
 // SlotTTL sets how long a slot of an [InFlight] is held without being renewed, from 10 milliseconds
 // to 1 hour. The default is 10 seconds. If a process dies, its slots become free after this time.
 // If Redis does not answer for more than two thirds of this time, callers can lose their slots.
-// Work can take longer than a SlotTTL, because the Limiter renews its slots.
+// Work can take longer than a SlotTTL, because the Limiter renews the slots until the work ends.
 func SlotTTL(d time.Duration) InFlightOption { return slotTTLOption(d) }
 
 func (slotTTLOption) inFlight() {}
@@ -189,12 +190,13 @@ type nameOption string
 // windows it is a name such as "month-Europe.Berlin", and for an [InFlight] it is "inflight".
 //
 // A change of the count or the burst keeps what was used, whether the Limit has a name or not. A
-// change of the algorithm starts a fresh count. So does a change of the period, except in a bucket
-// with a name. So does a change of the kind of windows (opened by the first request, aligned, or of
-// a calendar), or of the time zone of a calendar. A fresh count is independent of the old one:
-// while processes with the old limit and processes with the new limit run side by side, all of them
-// together can admit the sum of what the two limits allow. A TokenBucket and a GCRA that have the
-// same LimitName share their count. The guide has an example under "What identifies a count".
+// change of the algorithm starts a fresh count. (There is one exception: a TokenBucket and a GCRA
+// that have the same LimitName share their count.) A change of the period starts a fresh count,
+// too, except in a bucket with a name. So does a change of the kind of windows (opened by the first
+// request, aligned, or of a calendar), or of the time zone of a calendar. A fresh count is
+// independent of the old one: while processes with the old limit and processes with the new limit
+// run side by side, all of them together can admit the sum of what the two limits allow. The guide
+// has an example under "What identifies a count".
 func LimitName(name string) LimitOption { return nameOption(name) }
 
 func (nameOption) bucket() {}
@@ -344,8 +346,9 @@ func (l Limit) WindowAt(t time.Time) (start, end time.Time, ok bool) {
 	return time.UnixMicro(from).In(zone), time.UnixMicro(to).In(zone), true
 }
 
-// numbers returns the numbers that the algorithm computes with. No algorithm can compute with a
-// count of 0. A limit with a count of 0 never computes anything, so numbers returns those of a count of 1.
+// numbers returns the numbers that the algorithm computes with. No algorithm can compute with a count of
+// 0, so numbers returns those of a count of 1 instead. Nothing that is computed with them decides: a limit
+// with a count of 0 denies by its capacity, and a store has it only to look up whether a key is banned.
 func (l Limit) numbers() algorithm.Numbers {
 	n := algorithm.Numbers{
 		Count: l.rate.count, Period: l.rate.micros(), Burst: l.Capacity(), Aligned: l.aligned, Named: l.name != "",

@@ -50,7 +50,8 @@ var limitWords = []limitWord{
 }
 
 // ParseLimit parses a Limit in the form that suits a configuration file: the algorithm, the rate in
-// the form of [ParseRate], and then options in any order, separated by spaces:
+// the form of [ParseRate] (or the number of slots, for in_flight), and then options in any order,
+// separated by spaces:
 //
 //	token_bucket 100/1m burst=200 name=api
 //	fixed_window 5000/1d aligned
@@ -171,9 +172,9 @@ func listed[T any](all []T, name func(T) string) string {
 }
 
 // String returns the Limit in the form that [ParseLimit] reads, with the options that were given,
-// as in "token_bucket 100/1m burst=200 name=api". The text of a Limit that [Limiter.With] refuses
-// cannot be read back: if an option is wrong, the text leaves out all options, and for Limit{} it
-// is "Limit{}".
+// as in "token_bucket 100/1m burst=200 name=api". If an option is wrong, the text leaves out all
+// options, so ParseLimit may read another Limit from it. The text of Limit{} is "Limit{}", which
+// ParseLimit refuses.
 func (l Limit) String() string {
 	switch l.kind {
 	case nil:

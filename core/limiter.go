@@ -21,7 +21,7 @@ import (
 
 // A Limiter controls how often something may happen, for each key separately. Its limits hold
 // across all processes that use the same Redis, the same prefix and the same name. Limiters with
-// different names share nothing.
+// different names share no counts.
 //
 // The Redis key of a limit is prefix:name:{key}:limit. A key that is longer than 64 bytes or not
 // plain ASCII is stored as a digest. [LimitName] explains which changes of a limit keep the units
@@ -95,7 +95,7 @@ func add(a, b int64) int64 {
 	return a + b
 }
 
-// Name returns the name that was given to [New].
+// Name returns the name that was given to [New] or [NewMemory].
 func (l *Limiter) Name() string { return l.family.name }
 
 // Limits returns the limits, in the order given to [New] or [Limiter.With].
@@ -107,12 +107,14 @@ func (l *Limiter) Logger() *slog.Logger { return l.family.events.log() }
 
 // Close ends the background work of the Limiter. Probes of the server end, unless another open
 // Limiter uses the client. Renewals end, so held slots and units expire: call Close when the work
-// has ended. Close also gives leased units back. It waits at most one [Timeout] for the leases, and
-// at most one more for calls in flight whose callers no longer wait. Close does not close the
-// client.
+// has ended. Close also gives leased units back. It waits for at most two [Timeout]s for the leases:
+// one until Redis has granted a lease that this process has just asked for, and one until Redis has
+// taken the units back. It waits for at most one more for calls in flight whose callers no longer
+// wait, or for one more for each list of algorithms if [Limiter.With] was given several. Close does
+// not close the client.
 //
 // After Close the Limiter still decides, but it leases and renews nothing. If Redis does not answer
-// after Close, each decision waits for Redis.
+// after Close, each decision waits for Redis, unless another open Limiter uses the client.
 //
 // The error is [ErrUnavailable] if leased units could not be given back. It says how many units of
 // how many keys will be charged although nobody has spent them. Everything is closed even if Close
@@ -136,19 +138,20 @@ func (l *Limiter) catchUp() {
 	}
 }
 
-// countsAs reports whether a request that l and other both decide is counted twice: other is l, or it was
-// made by another call of New with the same client, Timeout, prefix and name, and its limits have the
-// same Redis keys. It reports false for two Limiters that With has derived from one Limiter, because they
-// are meant to differ.
+// countsAs reports whether a request that l and other both decide is counted twice. That is so if other is
+// l, or if l and other come from two calls of New with the same client, Timeout, prefix and name, and have
+// limits with the same Redis keys. countsAs reports false for two Limiters that With has derived from one
+// Limiter, because they are meant to differ.
 func (l *Limiter) countsAs(other *Limiter) bool {
 	return l == other || l.family != other.family && l.set.Store != nil && other.set.Store != nil &&
 		l.set.Store.SharesKeys(other.set.Store) && slices.Equal(l.set.Keys, other.set.Keys)
 }
 
-// failure turns err, an error of the backend, into the error that users see. If ctx has ended, this is
-// the error of ctx, whatever else went wrong. Otherwise it is ErrUnavailable, except after a panic in a
-// hook of the client, which is a mistake in the program and not an outage. If err says that this process
-// is overloaded, failure also counts that.
+// failure turns err, an error of the backend, into the error that users see. If err is nil, so is that
+// error. If ctx has ended, it is the error of ctx, whatever else went wrong. Otherwise it is
+// ErrUnavailable, with one exception: a hook of the client that has panicked or ended its goroutine is a
+// mistake in the program and not an outage. If err says that this process is overloaded, and ctx has not
+// ended, failure also counts the call.
 func (f *family) failure(ctx context.Context, err error) error {
 	switch {
 	case err == nil:

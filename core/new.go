@@ -98,7 +98,9 @@ func addressesOf(client Client) []string {
 
 func isURL(addr string) bool { return strings.Contains(addr, "://") }
 
-// manyOpen is how many open limiters over one client cause a warning. No service needs that many.
+// manyOpen is how many Stores over one client, made and not closed, cause a warning. Each Limiter that New
+// returns has a Store, and one more for each other list of algorithms that With is given. No service needs
+// that many.
 const manyOpen = 1000
 
 // warnOfMistakes logs configurations that are allowed but are probably mistakes.
@@ -133,8 +135,8 @@ func MustNew(client Client, name string, opts ...Option) *Limiter {
 // Redis. Limiters that it returns share nothing, even if they have the same name. It suits tests,
 // and services of one process.
 //
-// Its memory is bounded by [MaxKeys]. When it keeps that many keys, a new key replaces one of 16
-// keys that are chosen at random: one whose full limit is available again, or else the key that has
+// Its memory is bounded by [MaxKeys]. When it keeps about that many keys, a new key replaces one of
+// 16 keys that are chosen at random: one whose full limit is available again, or else the key that has
 // used the smallest part of its limit. So a new key is always counted, and a key whose limit is
 // used up is rarely evicted unless nearly all limits are used up. A [SlidingWindowLog] also keeps
 // 24 bytes for each admitted call in its window.
@@ -145,7 +147,8 @@ func MustNew(client Client, name string, opts ...Option) *Limiter {
 // clock by the change.
 //
 // It takes the options of [New] and checks them in the same way. Options that concern Redis have no
-// effect, so tests can pass the options of the service. Only NewMemory takes [Clock].
+// effect, so tests can pass the options of the service. Only NewMemory takes [Clock], and [MaxKeys]
+// together with [FailOpen] or [FailClosed].
 func NewMemory(name string, opts ...Option) (*Limiter, error) {
 	c, err := configure(name, opts)
 	if err != nil {
@@ -169,8 +172,9 @@ func must(l *Limiter, err error) *Limiter {
 
 // With returns a Limiter like l that has the given limits in place of all limits of l. It is meant
 // for numbers that differ between keys and come from a database, such as those of a customer's
-// contract. The returned Limiter shares everything else with l: name, settings, round trips to
-// Redis, the deny cache, the memory of [FailLocal] and the observers.
+// contract. The returned Limiter shares everything else with l: name, settings, the deny cache, the
+// memory of [FailLocal] and the observers. It also shares round trips to Redis if its limits have
+// the same algorithms, in the same order.
 //
 //	limits, err := lim.With(core.TokenBucket(core.PerMinute(customer.PerMinute), core.LimitName("requests")))
 //	// ...

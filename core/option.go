@@ -24,7 +24,7 @@ type config struct {
 	simulated     coreaccess.Simulation // for tests
 	limits        []Limit
 	prefix        string
-	entries       int
+	entries       int // as given to MaxKeys
 	policy        outagePolicy
 	processes     int
 	timeout       time.Duration
@@ -116,8 +116,9 @@ func Prefix(prefix string) Option {
 // Timeout sets how long a decision waits for Redis at most, from 1 millisecond to 1 minute. The default
 // is 500 ms. When the Timeout is over, the outage policy decides. With a much shorter Timeout than the
 // default, a busy machine would be mistaken for an outage, and each process would then count
-// separately. With a [Lease], a decision can wait for two Timeouts, if it first waits while another
-// request obtains the lease.
+// separately. There are two cases in which a decision can wait for one more Timeout: with a [Lease], if
+// it first waits until this process gets a lease; and if Redis lacks what the scripts need, because this
+// process then asks Redis for its version, for the error to name (see [ErrUnsupported]).
 //
 // No option of the client makes a decision wait longer. A hook of the client can, if the client has
 // ContextTimeoutEnabled and the hook does not return when its context ends. A shorter ReadTimeout or
@@ -146,11 +147,13 @@ func Timeout(d time.Duration) Option {
 // has its own) to 1000. The default is 128.
 //
 // A decision is sent alone, at once, while fewer than four calls are in flight to the server (two
-// to a node of a Cluster). Further decisions wait until one of these calls returns, and are then
-// sent together in the order in which they came. So a caller waits for at most one additional round
-// trip. Under load, a decision costs Redis and this process less than half of the work that it
-// would cost alone. A batch is also limited to about 1.2 ms of Redis's time, which is about 400
-// decisions of one limit.
+// to a node of a Cluster). Further decisions wait, in most cases until one of these calls returns,
+// and are then sent together in the order in which they came. (Under load, if round trips are short,
+// decisions already wait while two calls are in flight, so that more of them are sent together.) A
+// caller waits for at most one additional round trip, unless more decisions are waiting than fit
+// into one batch. Under load, a decision costs Redis and this process less than half of the work
+// that it would cost alone. A batch is also limited to about 1.2 ms of Redis's time, which is about
+// 400 decisions of one limit.
 //
 // With clients other than *redis.Client and *redis.ClusterClient, decisions share no round trips.
 // How decisions share scripts on a Cluster and behind a proxy is described in the operating guide.
@@ -167,9 +170,13 @@ func MaxBatch(n int) Option {
 // 10,000. A remembered key takes about 350 bytes.
 //
 // While a denial is remembered, the key is denied without asking Redis, for any cost that is at
-// least as large as the denied one. A denial is remembered until its RetryAfter has passed, and for
-// at most one second. Therefore a Reset, a Cancel or a raised limit takes effect at once in the
-// process that makes it, and within a second in other processes. The cache never admits anything.
+// least as large as the denied one. (Denials of costs above the capacity of a limit are
+// remembered separately: Redis is asked about the first such cost, even if a smaller one was
+// denied.) A denial is remembered until its RetryAfter has passed, and for at most one second. It is
+// remembered for a shorter time, or not at all, if it may be over sooner because somebody gives back
+// slots of [InFlight] or units that are only held. So a Reset, a Cancel or a raised limit takes effect
+// at once in the process that makes it, and within a second in other processes. The cache never
+// admits anything.
 //
 // For a cost that is larger than the one that Redis denied, RetryAfter is a lower bound. For a cost
 // above the capacity, Remaining is the number that Redis last reported. If [Ban] is given
@@ -181,7 +188,7 @@ func DenyCache(entries int) Option {
 
 // MaxKeys sets how many keys this process keeps in memory at most, from 1 to 1e8: in a Limiter of
 // [NewMemory], and with [FailLocal] while Redis does not answer. The default is 100,000. A key
-// takes about 200 bytes.
+// takes about 200 bytes. With [Ban], a key that was banned can count as two.
 func MaxKeys(n int) Option {
 	return within("MaxKeys", n, 1, 1e8, func(c *config) { c.entries = n })
 }
@@ -196,10 +203,10 @@ func Processes(n int) Option {
 	return within("Processes", n, 1, 1e6, func(c *config) { c.processes = n })
 }
 
-// Hold sets how long [Limiter.Reserve] holds units that are not settled, from 10 milliseconds to 1
-// hour. The expiry is rounded up by at most a sixth. By default, each limit has a Hold of its own:
-// the time in which the limit refills after it was fully used, but at least a second and at most 60
-// seconds.
+// Hold sets how long [Limiter.Reserve], [AcquireAll] and similar functions hold units that are not
+// settled, from 10 milliseconds to 1 hour. The expiry is rounded up by at most a sixth. By default,
+// each limit has a Hold of its own: the time in which the limit refills after it was fully used, but
+// at least a second and at most 60 seconds.
 //
 // Choose a longer Hold if the work takes longer. Choose a shorter Hold if the units of a process
 // that died should become available again sooner. For [InFlight], use [SlotTTL].
@@ -214,15 +221,16 @@ func Hold(d time.Duration) Option {
 // such as [Unlimited].
 //
 // A key gets a lease when this process has had 8 requests with the key within d. A lease has as
-// many units as were used during d, but at most an eighth of the units that remain. So leases
-// shrink near the limit. A lease that would have fewer than three units is not taken. When a lease
-// ends, the units that were not spent are given back. If the process dies before the lease ends, or
-// cannot reach Redis in time, these units are charged.
+// many units as this process used during d, but at most an eighth of the units that remain. So
+// leases shrink near the limit. A lease that would have fewer than three units is not taken. At most
+// 4096 keys of a Limiter have leases, and only keys of up to 512 bytes. When a lease ends, the units
+// that were not spent are given back. If the process dies before the lease ends, or cannot reach
+// Redis in time, these units are charged.
 //
 // All processes together never admit more than the limits allow, provided that Redis keeps its
 // writes and that its clock does not step forward. They can admit less than the limits allow: units
-// on lease are not available to other processes for up to d, and it is possible that a large cost
-// is denied again and again while leases serve small costs. If another process calls Reset or
+// on lease are not available to other processes for up to 7/6 of d, and it is possible that a large
+// cost is denied again and again while leases serve small costs. If another process calls Reset or
 // Cancel, or lowers a limit, this takes effect within d.
 //
 // A [LeakyBucket] and [InFlight] cannot be leased. [Limiter.Close] gives all leased units back.
@@ -240,13 +248,18 @@ func Clock(clock func() time.Time) Option {
 	return setting{"clock", "Clock(nil)", clock != nil, "want a function", func(c *config) { c.clock = clock }}
 }
 
-// Logger sets where the Limiter and its middleware log. They log one line when Redis fails and one
-// when it answers again, and each failed call only at [slog.LevelDebug]. If an outage was logged
-// less than a minute ago, the beginning of the next outage is not logged. If the logged outage was
-// shorter than a second, the next one is logged after it has lasted for a second. If the logged
-// outage was longer, the next one is logged at the end of that minute, if it has not ended by then.
-// The default is [slog.Default] at the time of each message. go-redis logs failed connections
-// itself, unless you call redis.SetLogger.
+// Logger sets where the Limiter and its middleware log. The default is [slog.Default] at the time of
+// each message. go-redis logs failed connections itself, unless you call redis.SetLogger.
+//
+// One line is logged when Redis fails, one per minute while it does not answer, and one when it
+// answers again. If several Limiters have the same client and [Timeout], one of them logs these
+// lines. If an outage was logged less than a minute ago, the beginning of the next outage is not
+// logged. If the logged outage was shorter than a second, the next one is logged after it has lasted
+// for a second. If the logged outage was longer, the next one is logged at the end of that minute,
+// if it has not ended by then. The end of an outage is logged only if the outage was.
+//
+// Each failed call is logged at [slog.LevelDebug]. If the failure is no sign of an outage, because
+// Redis has only refused that call, it is a warning instead, at most once per minute.
 func Logger(logger *slog.Logger) Option {
 	return setting{
 		"logger", "Logger(nil)", logger != nil, "want a *slog.Logger",

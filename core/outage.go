@@ -20,22 +20,24 @@ func FailLocal() Option { return policy(failLocal) }
 
 // FailOpen admits everything while Redis does not answer, even for a banned key. There are two
 // exceptions: a limit of 0 still denies, and [DenyCache] still repeats a denial for up to a second.
-// The Results of these admissions have [SourceNone]. It suits limits that only smooth traffic.
+// The Results of what FailOpen admits have [SourceNone]. FailOpen suits limits that only smooth
+// traffic.
 func FailOpen() Option { return policy(failOpen) }
 
 // FailClosed makes calls return [ErrUnavailable] while Redis does not answer, and the middleware
 // answers with status 503. Only decisions that need no answer of Redis are still made: admissions
-// from a [Lease], denials that [DenyCache] repeats, and decisions of limits that count nothing,
-// such as [Unlimited]. FailClosed suits logins and payments.
+// from a [Lease], denials that [DenyCache] repeats, denials by a limit of 0, and admissions by limits
+// that count nothing, such as [Unlimited]. (With the option [Ban], such admissions are not made,
+// because only Redis knows whether the key is banned.) FailClosed suits logins and payments.
 func FailClosed() Option { return policy(failClosed) }
 
 func policy(p outagePolicy) Option {
 	return setting{"outage policy", p.String(), true, "", func(c *config) { c.policy = p }}
 }
 
-// withoutRedis decides c by the outage policy, after Redis has failed with err. If the context of
-// the caller has ended, withoutRedis returns the error of the context instead: the policy does not
-// apply.
+// withoutRedis decides c by the outage policy, after Redis has failed with err. The policy does not apply
+// if the context of the caller has ended, or if err comes from a hook of the client: withoutRedis then
+// returns the error that failure returns.
 func (f *family) withoutRedis(ctx context.Context, err error, c *decision.Call, r *decision.Reply) error {
 	if err = f.failure(ctx, err); !errors.Is(err, ErrUnavailable) {
 		return err

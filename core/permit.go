@@ -12,11 +12,11 @@ import "context"
 // checking the Permit.
 //
 // The call of Release or Cancel is sent to Redis even if its context has already ended, because the
-// context bounds only how long the caller waits for the reply. (If a context without a deadline is
-// canceled while the caller waits, the caller notices it within the [Timeout].) The call is sent once
-// and never retried. The error is [ErrUnavailable] if Redis could not answer, or the error of the
-// context. After an error, it is possible that the slots stay taken until they expire, and that Cancel
-// has given nothing back.
+// context bounds only how long the caller waits for the reply. (If the context is canceled before its
+// deadline, or has none, the caller can still wait until the [Timeout] is over.) The call is carried
+// out at most once: it is not sent again if Redis may have carried it out. The error is
+// [ErrUnavailable] if Redis could not answer, or the error of the context. After an error, it is
+// possible that the slots stay taken until they expire, and that Cancel has given nothing back.
 //
 // If the program drops a Permit without ending it, the slots of the Permit are no longer renewed,
 // and expire after their [SlotTTL]. The Limiter logs one warning about such Permits.
@@ -32,8 +32,8 @@ func (p *Permit) Release(ctx context.Context) error { return (*admission)(p).rel
 // Cancel ends p because the work was not done. Cancel frees the slots. It gives back what Acquire
 // charged, as far as that can be told apart from later charges:
 //
-//   - A [TokenBucket] gets back what has not refilled yet, but only if no later request was
-//     charged.
+//   - A [TokenBucket] and a [GCRA] get back what has not refilled yet, but only if no later request
+//     was charged.
 //   - A [LeakyBucket] gives the place in its queue to the next caller. The place stays taken if its
 //     turn has already come; with a Delay of 0, its turn comes at once. The place also stays taken if
 //     the queue was reset or evicted, or if its rate has changed.

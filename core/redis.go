@@ -108,6 +108,7 @@ func (s *stores) of(set *limits.Set) *redisstore.Store {
 	return store
 }
 
+// close closes all Stores. Each of them waits for its calls in flight; see redisstore.Store.Close.
 func (s *stores) close() {
 	s.mu.Lock()
 	all := slices.Collect(maps.Values(s.byScripts))

@@ -11,11 +11,11 @@ import "context"
 // nothing on a Reservation that is not Allowed, on one that [FailOpen] admitted, and on nil.
 //
 // The call of Settle or Cancel is sent to Redis even if its context has already ended, because the
-// context bounds only how long the caller waits for the reply. (If a context without a deadline is
-// canceled while the caller waits, the caller notices it within the [Timeout].) The call is sent once
-// and never retried. The error is [ErrUnavailable] if Redis could not answer, or the error of the
-// context. After an error, it is possible that the units stay held until the [Hold] is over, and are
-// then charged.
+// context bounds only how long the caller waits for the reply. (If the context is canceled before its
+// deadline, or has none, the caller can still wait until the [Timeout] is over.) The call is carried
+// out at most once: it is not sent again if Redis may have carried it out. The error is
+// [ErrUnavailable] if Redis could not answer, or the error of the context. After an error, it is
+// possible that the units stay held until the [Hold] is over, and are then charged.
 //
 // If the program drops a Reservation without ending it, the Reservation is no longer renewed: its slots
 // expire, and its units are charged when the [Hold] is over. The Limiter logs one warning about such
@@ -32,10 +32,10 @@ type Reservation struct {
 // not end r.
 //
 // A cost above the estimate is charged even if it does not fit: the key is then denied until the debt is
-// paid. A window owes at most 2^30 units, and a [SlidingWindowLog] at most 100,000. If the [Hold] is
-// over, however long ago, the estimate was charged when the Hold ended, and Settle charges only what
-// exceeds the estimate. (If Redis lost the held units before the Hold ended, the estimate is not charged
-// at all.)
+// paid. A window counts at most 2^30 units, and a [SlidingWindowLog] is charged at most 100,000 units
+// by one Settle; the rest of the cost is not charged. If the [Hold] is over, however long ago, the
+// estimate was charged when the Hold ended, and Settle charges only what exceeds the estimate. (If
+// Redis lost the held units before the Hold ended, the estimate is not charged at all.)
 //
 // A [LeakyBucket] has charged the estimate already: a cost of 0 gives the place in its queue back, as
 // [Permit.Cancel] does, and any other cost keeps it.
@@ -49,8 +49,8 @@ func (r *Reservation) Cancel(ctx context.Context) error { return (*admission)(r)
 
 // Keep renews the held units in the background until r ends, for work that can take longer than the
 // [Hold]. The units are renewed at least three times in each Hold. If no renewal succeeds before the
-// Hold is over, the units are charged. The middleware calls Keep for each request. Slots of [InFlight]
-// are renewed without Keep.
+// Hold is over, the units are charged. The middleware calls Keep for each Reservation that it makes.
+// Slots of [InFlight] are renewed without Keep.
 func (r *Reservation) Keep() { (*admission)(r).renew() }
 
 // Context returns a copy of ctx that is canceled if r loses its slots of [InFlight] before it ends, as

@@ -38,12 +38,14 @@ type Result struct {
 	// Remaining is the number of whole units that are left, from 0 to Limit.
 	Remaining int64
 	// RetryAfter is how long to wait until the same request would be admitted if no other request came.
-	// It is 0 if the request was admitted. It is Never if waiting does not help, because the request
-	// costs more than the capacity. With a capacity of 0, this is so for every request except one that
-	// costs 0.
+	// It is 0 if the request was admitted; only [Limiter.AllowUpTo] gives it another meaning then. If the
+	// request is denied only because of slots of InFlight, or of units that are only held, it is at most
+	// a second, because they can be given back at any time. It is Never if waiting does not help, because
+	// the request costs more than the capacity. With a capacity of 0, this is so for every request except
+	// one that costs 0.
 	RetryAfter time.Duration
 	// ResetAfter is the time until the full limit is available again. It is 0 if the full limit is
-	// available now.
+	// available now, and for InFlight, because it is not known when slots will be given back.
 	ResetAfter time.Duration
 	// Delay is how long the caller should hold an admitted request before serving it. Only
 	// LeakyBucket sets it; with several limits it is the longest of their delays.
@@ -63,15 +65,16 @@ type Result struct {
 }
 
 // Unlimited reports whether all limits of r are [Unlimited]. Limit and Remaining are then
-// [math.MaxInt64], and only a [Ban] denies. Do not show such numbers to clients; no header contains
-// them.
+// [math.MaxInt64], except that Remaining is 0 during a [Ban], and only a Ban denies. Do not show such
+// numbers to clients; no header contains them. For the Result of an admission by [FailOpen] while
+// Redis does not answer, Unlimited reports false, because that Result describes no limit.
 func (r Result) Unlimited() bool { return r.Limit == math.MaxInt64 }
 
 // All returns the Result of each limit, in the order given to [New]. After a call about several
 // keys, their order is that of the keys. In each Result, Allowed reports whether that limit admits.
 // A request is charged only if all limits admit it. An [Unlimited] has no Result, unless all limits
 // are Unlimited: All then returns r alone. If one of the limits is 0, the others have no Result
-// either.
+// either, except during a [Ban].
 func (r Result) All() iter.Seq[Result] {
 	return func(yield func(Result) bool) {
 		if r.all == nil {
@@ -91,8 +94,8 @@ type Source uint8
 
 // The sources of a decision.
 const (
-	// SourceNone means that nobody decided. It is the Source of the zero Result, and of the Results
-	// of [FailOpen] while Redis does not answer.
+	// SourceNone means that nobody decided. It is the Source of the zero Result, and of the
+	// admissions by [FailOpen] while Redis does not answer.
 	SourceNone = Source(decision.Nobody)
 	// SourceRedis is Redis, where all processes share the count.
 	SourceRedis = Source(decision.Redis)
@@ -119,12 +122,12 @@ func (s Source) String() string {
 }
 
 // Tighter reports whether r restricts the client more than other does. A denial is tighter than an
-// admission. Of two denials, the one with the longer RetryAfter is tighter. Of two admissions, the one
-// with the smaller Remaining/Limit is tighter, and if these are equal the one with the longer
-// ResetAfter. There are three exceptions. A limit of 0, which admits only what costs nothing, is
-// tighter than any other limit that admits. An [InFlight] that admits is never tighter than a limit
-// with a rate that admits. A Result with [SourceNone], such as the zero Result, is never tighter, and
-// every other Result is tighter than it.
+// admission. Of two denials, the one with the longer RetryAfter is tighter. Of two admissions, or two
+// denials with the same RetryAfter, the one with the smaller Remaining/Limit is tighter, and if these
+// are equal the one with the longer ResetAfter. There are three exceptions. A limit of 0, which admits
+// only what costs nothing, is tighter than any other limit that admits. An [InFlight] that admits is
+// never tighter than a limit with a rate that admits. A Result with [SourceNone], such as the zero
+// Result, is never tighter, and every other Result is tighter than it.
 func (r Result) Tighter(other Result) bool {
 	switch {
 	case r.Source == SourceNone || other.Source == SourceNone:
@@ -166,7 +169,8 @@ func (r *Result) remaining() int64 {
 }
 
 // combine returns the one Result that describes several limits. all has the Results of these limits, and
-// allowed says whether all of them admit.
+// allowed says whether all of them admit. The returned Result keeps all, so the caller must not change it
+// afterwards.
 func combine(all []Result, allowed bool) Result {
 	chosen := 0
 	var delay time.Duration

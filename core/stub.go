@@ -59,7 +59,7 @@ func methodOf(c *decision.Call) string {
 	return "AllowN"
 }
 
-// End ends a hold.
+// End reports to the stub, as a call of Settle, that a hold has ended. The cost is what is charged in the end.
 func (s *stubbed) End(_ context.Context, e hold.Ending) error {
 	actual := e.Actual
 	if e.Op == algorithm.OpRelease {

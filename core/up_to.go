@@ -24,11 +24,12 @@ const maxParts = 4
 // capacity would be admitted. RetryAfter is 0 if all n units were granted.
 //
 // AllowUpTo makes ordinary decisions: one if all n units are admitted, if none remain or if the key
-// is banned; two if n is above the capacity and the whole capacity is admitted; and otherwise at
-// least three. The first decision is about n units, or about the capacity if n is above it. The
-// second is about the units that remain, and the last asks when the rest would be admitted. If Redis
-// does not answer and [FailOpen] admits the units, no decision follows. If other callers take units
-// after the first decision, the second can be denied, too; AllowUpTo then asks for what remains now.
+// is banned; two if n is above the capacity and the whole capacity is admitted; and otherwise three
+// to six. The first decision is about n units, or about the capacity if n is above it. The second is
+// about the units that remain, and the last asks when the rest would be admitted. No decision follows
+// once the key is banned, or once [FailOpen] has admitted units because Redis does not answer. If
+// other callers take units after the first decision, the second can be denied, too; AllowUpTo then
+// asks for what remains now.
 // After four attempts to get what remains, it grants nothing. So it never grants more than the
 // limit, but while many callers take units at the same time, it can grant less than what remains. It
 // begins no [Ban], and observers are notified of one decision: with the granted units, or with n
@@ -69,7 +70,7 @@ func (l *Limiter) grant(ctx context.Context, key string, n int64, res *Result) (
 		}
 		remaining := res.remaining()
 		if res.Banned || part == 0 && remaining <= 0 {
-			return 0, nil // RetryAfter is already that of all the units
+			return 0, nil // RetryAfter needs no further decision: it is about all the units, or the end of the ban
 		}
 		if part == maxParts || remaining <= 0 {
 			break

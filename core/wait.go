@@ -26,12 +26,12 @@ func (l *Limiter) Wait(ctx context.Context, key string) (Result, error) { return
 // With a [LeakyBucket], an admission is a place in its queue. If a caller is canceled, its place
 // goes to the next caller that asks Redis, so a later caller can return before an earlier one.
 //
-// It returns at once with [ErrNeverAdmitted] if n is above the capacity, and with
-// [context.DeadlineExceeded] if the deadline of ctx would come before this caller and the callers
-// ahead of it can be admitted. Other errors are the same as for [Limiter.AllowN]. If ctx ends
-// before the Delay of a LeakyBucket is over, WaitN gives the place in the queue back. WaitN waits
-// for the end of a [Ban], and never begins one. A Limiter with [InFlight] returns an error: use
-// [Limiter.AcquireWait].
+// WaitN returns at once with [ErrNeverAdmitted] if n is above the capacity. It returns
+// [context.DeadlineExceeded] as soon as it is known that the deadline of ctx would come before this
+// caller and the callers ahead of it can be admitted. Other errors are the same as for
+// [Limiter.AllowN]. If ctx ends before the Delay of a LeakyBucket is over, WaitN gives the place in
+// the queue back. WaitN waits for the end of a [Ban], and never begins one. A Limiter with
+// [InFlight] returns an error: use [Limiter.AcquireWait].
 func (l *Limiter) WaitN(ctx context.Context, key string, n int64) (res Result, err error) {
 	req := l.newWaiting(key, n, algorithm.OpCharge)
 	defer req.recycle()
@@ -178,7 +178,8 @@ func (l *Limiter) acquireInTurn(ctx, deciding context.Context, req *request, cal
 	return r, nil
 }
 
-// A refusal is the error of a caller whose wait would be too long, or that came when too many were waiting.
+// A refusal is the error of a caller whose wait would be too long or has been too long, or that came when
+// too many callers were waiting.
 type refusal = line.RefusalError
 
 // denialOf returns res, the denial of req, in the form from which a line computes how long its callers
@@ -193,9 +194,10 @@ func denialOf(req *request, res *Result) *line.Denial {
 }
 
 // waitForTurn puts the caller into the line of its key, and waits until it is the caller's turn. It then
-// calls decide again and again, until decide admits the caller, something fails, or the wait would be too
-// long. req.reply is empty before each call of decide.
-// The given caller has only Until and Most; waitForTurn sets its other fields.
+// calls decide again and again, until decide admits the caller or fails, ctx ends, or the wait would be too
+// long. It returns nil if the caller was admitted, and otherwise the error of decide, the error of ctx, or a
+// refusal. req.reply is empty before each call of decide. The given caller has only Until and Most;
+// waitForTurn sets its other fields.
 func (l *Limiter) waitForTurn(ctx context.Context, req *request, caller line.Caller, decide func() (*Result, error)) error {
 	if l.set.Uncounted { // the caller needs no units, so it may overtake callers that wait for some
 		req.reply = decision.Reply{}
