@@ -53,7 +53,7 @@ func serveWithStatus(h http.Handler, w http.ResponseWriter, r *http.Request, sta
 }
 
 // watch returns w with all the interfaces that it has, and records in *status the status that is sent.
-// Writing or flushing a body without a status sends the status 200, or implied if implied is not 0.
+// A write or a flush without a status sends the status 200, or implied if implied is not 0.
 func watch(w http.ResponseWriter, implied int, status *int) http.ResponseWriter {
 	sending := func() {
 		if *status != 0 {

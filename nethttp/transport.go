@@ -137,9 +137,9 @@ func MaxRetryAfter(d time.Duration) TransportOption {
 
 // Retries sends a request again after a response that holds back its key, up to n times. n is from 0, the
 // default, to 10. Before it is sent again, the request waits for its next turn, and is charged again. If
-// the limiter does not admit it again before its deadline, the error is the one for a first attempt. The
-// response is returned, and the request not sent again, if its deadline would come before the end of the
-// time for which the key is held back, or if the request cannot be repeated:
+// the limiter then does not admit it before its deadline, the request fails, as on the first attempt. The
+// request is not sent again, and the response is returned, if its deadline would come before the end of
+// the time for which the key is held back, or if the request cannot be repeated:
 //
 //   - A request with a body needs GetBody, which [http.NewRequest] sets for a body in memory.
 //   - After a 429, a GetBody, an idempotent method or a header Idempotency-Key is enough.
