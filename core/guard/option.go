@@ -53,13 +53,12 @@ func Skip(skip func(keyfunc.Request) bool) Option {
 
 // Cost sets how many units a request costs; the default is 1.
 //
-// A cost of 0 charges nothing. It is admitted, except during a ban, and except while Redis does not
-// answer a limiter with [core.FailClosed]. If such a request meets a limit of 0, the response has
-// X-RateLimit-Limit: 0, because every higher cost is denied. A negative cost is a
-// mistake in the function: 1 is charged instead. A cost above the capacity is denied however much
-// remains, and the response has no Retry-After. The middleware logs the first negative cost and the
-// first cost above the capacity. A limiter with [core.InFlight] gives a request as many slots as it
-// costs.
+// A request that costs 0 is charged nothing. It is admitted, except during a ban, and except while Redis
+// does not answer a limiter with [core.FailClosed]. If it meets a limit of 0, the response has
+// X-RateLimit-Limit: 0, because every higher cost is denied. A negative cost is a mistake in the
+// function: 1 is charged instead. A cost above the capacity is denied however much remains, and the
+// response has no Retry-After. The middleware logs the first negative cost and the first cost above
+// the capacity. A limiter with [core.InFlight] gives a request as many slots as it costs.
 //
 // In net/http, ContentLength is -1 if the client does not declare the length, as with chunked
 // bodies. So if the cost depends on ContentLength, choose a cost for requests without a declared
