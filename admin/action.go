@@ -40,7 +40,8 @@ var actions = map[string]func(ctx context.Context, l *core.Limiter, key string, 
 	},
 }
 
-// act carries out the posted action, and replies with the state of the key afterwards.
+// act carries out the posted action, logs it unless it only looks the key up, and replies with the state of
+// the key afterwards.
 func (h *handler) act(w http.ResponseWriter, r *http.Request, name string) {
 	var (
 		p   posted

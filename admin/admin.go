@@ -49,7 +49,7 @@ const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src
 //	POST  ./unblock    the same
 //
 // The body of a POST is JSON, and the response is the state of the key afterwards. The limiter's logger
-// logs each change, with the request's context, the key and the peer's address.
+// logs each change, even one that fails, with the request's context, the key and the peer's address.
 func Handler(allow func(*http.Request) bool, watch *Watch) http.Handler {
 	switch {
 	case allow == nil:

@@ -45,7 +45,8 @@ type serverData struct {
 	Error string     `json:"error,omitempty"`
 }
 
-// keyData is a key with its count since KeysSince. The true count is between Count-Over and Count.
+// keyData is a key with its count since KeysSince. The true count is at least Count-Over. It is at most Count,
+// unless one of the two periods that are added had too many keys, and has forgotten this one.
 type keyData struct {
 	Key   string `json:"key"`
 	ID    []byte `json:"id,omitempty"` // the bytes of Key; empty if Key may have been cut
@@ -98,7 +99,7 @@ func (s *watched) data(began time.Time, now time.Duration) limiterData {
 	return d
 }
 
-// count adds the counts of one second.
+// count adds the counts of one second. i is the index of the second in Decisions and Denied.
 func (d *limiterData) count(i int, counts []atomic.Uint32) {
 	for was := range countFailed + 1 {
 		n := counts[was].Load()

@@ -45,8 +45,8 @@ type sketch struct {
 	heap  []*counted
 }
 
-// A counted is a key with its count. The count may be too high, but by no more than over, which is the
-// count of the key that this key has replaced.
+// A counted is a key with its count in one period. The count may be too high, but by no more than over, which
+// is the count of the key that this key has replaced.
 type counted struct {
 	key         string
 	count, over int64
@@ -82,7 +82,7 @@ func (t *top) add(key string, now time.Duration, isDenied bool) {
 }
 
 // turn begins a new period if the present one is over at now, the time since the Watch began. s.now is
-// then empty, and s.before has the counts of the period before the new one.
+// then empty, and s.before has the counts of the period before the new one. The caller holds the lock of s.
 func (s *topShard) turn(now time.Duration) {
 	number := int64(now / topPeriod)
 	if number <= s.number {
@@ -104,6 +104,8 @@ func (k *sketch) clear() {
 	k.heap = k.heap[:0]
 }
 
+// add counts a request for key. If the sketch is full, a new key replaces the key with the smallest count, and
+// inherits its count.
 func (k *sketch) add(key string) {
 	if c := k.byKey[key]; c != nil {
 		c.count++

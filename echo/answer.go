@@ -44,13 +44,14 @@ func NewAnswerer(opts ...guard.AnswerOption) *Answerer {
 // is a [core.Result], a [*core.Permit] or a [*core.Reservation], and the error. After an error, the Permit
 // or the Reservation is nil.
 //
-//   - If the request is denied, the error is an *echo.HTTPError with status 429, in which
-//     [errors.As] finds a *guard.DeniedError, or what the handler of [OnDenied] returns.
+//   - If the request is denied, answer is an *echo.HTTPError with status 429, in which [errors.As]
+//     finds a *guard.DeniedError. With [OnDenied], answer is what its handler returns.
+//     [core.ErrNeverAdmitted] counts as a denial, but has no *guard.DeniedError.
 //   - If the limiter could not decide, because Redis did not answer or a deadline passed, the
 //     status is 503. If the client has left, the status is 499, which appears only in logs. Any
 //     other error, such as an empty key, is a mistake in the application: the status is 500, and
-//     the error is logged at most once a minute. If there is an [OnError], the error is in all
-//     these cases what its handler returns.
+//     the error is logged at most once a minute. In all these cases, answer is an *echo.HTTPError
+//     with this status or, with [OnError], what its handler returns.
 //   - If the request is admitted, Answer only sets the headers about the limit, and returns false.
 //
 // The headers and [Result] describe the tightest of all decisions about the request: the decisions of

@@ -95,5 +95,5 @@ func (h *hijackable) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return conn, rw, err
 }
 
-// Unwrap is for http.ResponseController, through which Echo uses all methods except the ones above.
+// Unwrap is for http.ResponseController, by which Echo finds methods such as Flush in the writer inside h.
 func (h *hijackable) Unwrap() http.ResponseWriter { return h.ResponseWriter }

@@ -9,7 +9,7 @@ import (
 	"github.com/redislimit/redislimit/core/guard/adapter"
 )
 
-// A request presents an *echo.Context to key functions. It includes an adapter.RequestState, so that the
+// A request presents an *echo.Context to key functions. It has room for an adapter.RequestState, so that the
 // two take one allocation.
 type request struct {
 	c     *echo.Context

@@ -62,8 +62,8 @@ func serveAndFinish(g *adapter.Guard, v adapter.Verdict, next echo.HandlerFunc, 
 	return err
 }
 
-// whenAnswered arranges that g finishes once, with the status with which the application answers err. If
-// the application does not answer, net/http sends 200 at the end of the request.
+// whenAnswered makes g finish, once, when the application answers err, with the status of that answer. If the
+// application does not answer, net/http sends 200 at the end of the request.
 func (w *writer) whenAnswered(ctx context.Context, err error, g *adapter.Guard, v adapter.Verdict) {
 	if w.response == nil { // the likely status of the answer: the true one is not visible here
 		_, status := echo.ResolveResponseStatus(w.ResponseWriter, err)

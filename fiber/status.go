@@ -21,7 +21,8 @@ func refuse(c *fiber.Ctx, v adapter.Verdict, handlers adapter.Handlers[fiber.Han
 
 // serveAndFinish serves the request and passes the final status to g. An error is rendered at once, because
 // only the application's ErrorHandler knows its status. A panic counts as 500, the answer of recovering
-// middleware further out.
+// middleware further out. If the body is streamed or a handler takes over the connection, g finishes only when
+// the stream or the connection has ended.
 func serveAndFinish(g *adapter.Guard, v adapter.Verdict, c *fiber.Ctx) error {
 	status, ctx := fiber.StatusInternalServerError, c.UserContext()
 	if v.Context != nil {
@@ -46,8 +47,8 @@ func serveAndFinish(g *adapter.Guard, v adapter.Verdict, c *fiber.Ctx) error {
 	return nil
 }
 
-// A responseEnd is stored in a request as a value, which fasthttp closes when the request is over: when the
-// body has been sent, the client has left, or the connection that a handler took over is closed.
+// A responseEnd is stored among the values of a request. fasthttp closes these values when the request is over:
+// when the body has been sent, the client has left, or the connection that a handler took over is closed.
 type responseEnd struct{ finish func() }
 
 // Close calls finish.
@@ -56,7 +57,7 @@ func (e *responseEnd) Close() error {
 	return nil
 }
 
-// whenEnded arranges that finish is called once, when the response to c has ended.
+// whenEnded makes fasthttp call finish, once, when the response to c has ended.
 func whenEnded(c *fiber.Ctx, finish func()) {
 	end := &responseEnd{sync.OnceFunc(finish)}
 	runtime.AddCleanup(end, func(finish func()) { finish() }, end.finish) // fasthttp drops some failed requests without closing their values

@@ -24,7 +24,8 @@ const framework = adapter.Adapter[fiber.Ctx, fiber.Handler]("fiberlimit")
 // policy is [core.FailClosed], the status is 503.
 //
 // With a LeakyBucket, a request waits for its Delay. fasthttp does not detect that a client disconnects:
-// the request keeps waiting, and its handler runs. If the context of c.SetContext ends, the wait ends.
+// the request keeps waiting, and its handler runs. If a context that was set by c.SetContext ends, the wait
+// ends, and the charge is refunded.
 //
 // fasthttp appends the trailer of a chunked body to the headers. Key functions therefore see only the
 // headers in the header block of a chunked request, and no headers that the application added before the
@@ -67,8 +68,9 @@ func Middleware(lim *core.Limiter, key keyfunc.Func, opts ...guard.Option) fiber
 // set before h is called. If h sets no status, the status is 429. [Result] returns the decision.
 func OnDenied(h fiber.Handler) guard.AnswerOption { return framework.OnDenied(h) }
 
-// OnError makes h answer requests about which no decision was made. If h sets no status, the status is 503,
-// or 500 if the key function failed.
+// OnError makes h answer requests that are not served for any reason other than a denial, for example because
+// Redis does not answer. If h sets no status, the status is 503. It is 500 if the key function or
+// [guard.LimiterFor] failed, or if the limiter was used wrongly, and 499 if the client has left.
 func OnError(h fiber.Handler) guard.AnswerOption { return framework.OnError(h) }
 
 // Key returns a key function that calls f with the request's fiber.Ctx. Add a prefix to the key, as in

@@ -7,10 +7,10 @@ import (
 	"github.com/redislimit/redislimit/core/guard/adapter"
 )
 
-// lines returns all lines of the header called name. fasthttp appends the trailer of a chunked body
-// to the headers, where a client could so add the last entry of Forwarded. So a chunked request has
-// only as many lines as its header block has. Lines that the application added to it look like a
-// trailer, and do not count either.
+// lines returns all lines of the header called name. fasthttp appends the trailer of a chunked body to the
+// headers, so a client could use a trailer to add the last entry of Forwarded. For a chunked request, lines
+// therefore returns only as many lines as the header block has. Lines that the application added are dropped as
+// well, because they look like a trailer.
 //
 // The lines are valid until a header is read again.
 func (q request) lines(name string) [][]byte {

@@ -49,7 +49,7 @@ func (q request) HeaderValues(name string) []string {
 	return values
 }
 
-// Cookie never has one of a trailer: fasthttp refuses that.
+// Cookie never returns a cookie from a trailer, because fasthttp refuses a trailer with cookies.
 func (q request) Cookie(name string) string {
 	if lines := q.lines(fiber.HeaderCookie); len(lines) > 1 {
 		return cookieIn(lines, name)
@@ -82,8 +82,9 @@ func (q request) Route() string {
 
 // refused reports whether fasthttp refused the request. Fiber passes such a request to the handlers
 // that are mounted by Use, mostly without its headers, so the key would be that of the proxy. Only a
-// field that Fiber does not export says that a request was refused. If the field is not found, as in
-// a later Fiber or in an application's own context, refused returns false, so no limit is skipped.
+// field that Fiber does not export says that a request was refused. If the field is not found, as
+// perhaps in a later Fiber or in an application's own context, refused returns false, so that no limit
+// is skipped.
 func refused(c fiber.Ctx) bool {
 	ctx, want := reflect.Indirect(reflect.ValueOf(c)), reflect.TypeFor[fiber.DefaultCtx]()
 	if ctx.Type() != want {

@@ -23,8 +23,12 @@ func refuse(c fiber.Ctx, v adapter.Verdict, handlers adapter.Handlers[fiber.Hand
 // only the application's ErrorHandler knows its status. A panic counts as 500, the answer of recovering
 // middleware further out.
 //
-// After Fiber's Timeout the handler goes on, and with Fiber's SSE it begins. Both still use c,
-// which is abandoned then and must not be changed.
+// With two middlewares of Fiber, a handler uses c even after c.Next has returned: after Fiber's Timeout has
+// answered, its handler continues, and with Fiber's SSE, the handler begins only when the body is sent. Fiber
+// then says that c is abandoned, and serveAndFinish must not change c.
+//
+// If the body is streamed or a handler takes over the connection, g finishes only when the stream or the
+// connection has ended.
 func serveAndFinish(g *adapter.Guard, v adapter.Verdict, c fiber.Ctx) error {
 	status, ctx, timedOut := fiber.StatusInternalServerError, c.Context(), false
 	end := &responseEnd{}
@@ -56,17 +60,17 @@ func serveAndFinish(g *adapter.Guard, v adapter.Verdict, c fiber.Ctx) error {
 	return nil
 }
 
-// A responseEnd is stored in a request as a value, which fasthttp closes when the request is over: when the
-// body has been sent, the client has left, or the connection that a handler took over is closed.
+// A responseEnd is stored among the values of a request. fasthttp closes these values when the request is over:
+// when the body has been sent, the client has left, or the connection that a handler took over is closed.
 type responseEnd struct{ finish func() }
 
-// calls has finish called, once, when the response has ended.
+// calls makes e call finish, once, when the response has ended.
 func (e *responseEnd) calls(finish func()) {
 	e.finish = sync.OnceFunc(finish)
 	runtime.AddCleanup(e, func(finish func()) { finish() }, e.finish) // fasthttp drops some failed requests without closing their values
 }
 
-// Close is for fasthttp.
+// Close calls the function that was given to calls, if any.
 func (e *responseEnd) Close() error {
 	if e.finish != nil {
 		e.finish()

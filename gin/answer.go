@@ -44,11 +44,12 @@ func NewAnswerer(opts ...guard.AnswerOption) *Answerer {
 // the error. After an error, the Permit or the Reservation is nil.
 //
 //   - If the request is denied, the status is 429, with Retry-After and a problem+json body. With
-//     [OnDenied], its handler answers instead.
+//     [OnDenied], its handler answers instead. [core.ErrNeverAdmitted] counts as a denial, but has no
+//     Retry-After.
 //   - If the limiter could not decide, because Redis did not answer or a deadline passed, the status is
 //     503. If the client has left, the status is 499, which appears only in logs. Any other error, such
 //     as an empty key, is a mistake in the application: the status is 500, and the error is logged at
-//     most once a minute. If there is an [OnError], its handler answers in all these cases instead.
+//     most once a minute. With [OnError], its handler answers instead in all these cases.
 //   - If the request is admitted, Answer only sets the headers about the limit, and returns false.
 //
 // The headers and [Result] describe the tightest of all decisions about the request: the decisions of

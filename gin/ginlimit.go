@@ -18,7 +18,7 @@ const framework = adapter.Adapter[*gin.Context, gin.HandlerFunc]("ginlimit")
 // Middleware returns a middleware. For each request, key returns what the request is counted by, and lim
 // decides. The middleware sets X-RateLimit-Limit, -Remaining and -Reset on every limited response. A denied
 // request is aborted with status 429, Retry-After and a problem+json body (RFC 9457). While Redis does not
-// answer and the outage policy is core.FailClosed, it is aborted with 503.
+// answer and the outage policy is [core.FailClosed], it is aborted with 503.
 //
 // With a LeakyBucket, a request waits for its Delay. If the client disconnects during the wait, the wait
 // ends and the charge is refunded. net/http detects a disconnect only after the request's body has been
@@ -47,8 +47,10 @@ func Middleware(lim *core.Limiter, key keyfunc.Func, opts ...guard.Option) gin.H
 // decision.
 func OnDenied(h gin.HandlerFunc) guard.AnswerOption { return framework.OnDenied(h) }
 
-// OnError makes h answer requests about which no decision was made. Before h is called, the request is
-// aborted. If h sets no status, the status is 503, or 500 if the key function failed.
+// OnError makes h answer requests that are not served for any reason other than a denial, for example because
+// Redis does not answer. Before h is called, the request is aborted. If h sets no status, the status is 503. It
+// is 500 if the key function or [guard.LimiterFor] failed, or if the limiter was used wrongly, and 499 if the
+// client has left.
 func OnError(h gin.HandlerFunc) guard.AnswerOption { return framework.OnError(h) }
 
 // Key returns a key function that calls f with the request's *gin.Context. Add a prefix to the key, as in

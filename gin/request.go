@@ -45,7 +45,8 @@ func (q request) Value(key any) any {
 	return q.c.Request.Context().Value(key)
 }
 
-// anyKeys is a *gin.Context since Gin 1.11. Before that its keys are strings.
+// anyKeys is implemented by *gin.Context since Gin 1.11. In earlier versions, the keys of a *gin.Context are
+// strings.
 type anyKeys interface {
 	Get(key any) (value any, exists bool)
 }
@@ -60,8 +61,9 @@ func stateIn(c *gin.Context) *adapter.RequestState {
 	return state
 }
 
-// stateKeyOf is the key of the state in the context of a request that holds slots: HandleContext
-// forgets what is in the Context of Gin, and the routing that it restarts must not take another slot.
+// stateKeyOf is the key of the state in the context.Context of a request that holds slots. Gin's HandleContext
+// restarts the routing of a request, and clears the keys of its *gin.Context. The state must survive this, so
+// that the request does not take another slot.
 type stateKeyOf struct{}
 
 // withState returns the adapter.RequestState of c. If c has none, it gets one.

@@ -25,9 +25,9 @@ func refuse(c *gin.Context, v adapter.Verdict, handlers adapter.Handlers[gin.Han
 	c.Data(v.Status, guard.ProblemType, guard.Problem(v.Status, v.Err))
 }
 
-// serveAndFinish runs the handlers and passes the final status to g. A panic counts as 500, the answer of
-// recovering middleware further out. If the handlers wrote nothing and left an error in c.Errors,
-// middleware further out may answer it; the status of that answer then counts.
+// serveAndFinish runs the handlers and passes the final status to g. If the handlers panic before they write,
+// the status is 500, because recovering middleware further out then answers 500. If the handlers wrote nothing
+// and left an error in c.Errors, middleware further out may answer it; the status of that answer then counts.
 func serveAndFinish(g *adapter.Guard, v adapter.Verdict, c *gin.Context) {
 	ctx := c.Request.Context()
 	writer := &hijackable{ResponseWriter: c.Writer}

@@ -44,6 +44,7 @@ func NewAnswerer(opts ...guard.AnswerOption) *Answerer {
 //
 //   - If the call is denied, the code is RESOURCE_EXHAUSTED, with QuotaFailure, RetryInfo and the
 //     trailer grpc-retry-pushback-ms. The handler of [OnDenied] can replace the error.
+//     [core.ErrNeverAdmitted] counts as a denial, but has neither details nor this trailer.
 //   - If the limiter could not decide, because Redis did not answer, the code is UNAVAILABLE. If
 //     the deadline of the call has passed, the code is DEADLINE_EXCEEDED. If the client has left,
 //     it is CANCELED. Any other error, such as an empty key, is a mistake in the application: the

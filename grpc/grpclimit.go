@@ -14,13 +14,15 @@
 //
 // # Errors
 //
-// A call that is not served ends with one of these codes:
+// A call that is not served ends with one of these codes, unless [OnDenied] or [OnError] chooses another:
 //
-//	RESOURCE_EXHAUSTED           the call is denied. Unless guard.NoHeaders hides them, the status has
-//	                             errdetails.QuotaFailure and, if it is known when to come back, RetryInfo
-//	UNAVAILABLE                  the limiter could not decide; the status has RetryInfo
-//	CANCELED, DEADLINE_EXCEEDED  the client has left, or its deadline came first
-//	INTERNAL                     the key function or LimiterFor failed
+//	RESOURCE_EXHAUSTED           the call is denied. The status has errdetails.QuotaFailure and, if it is
+//	                             known when to come back, errdetails.RetryInfo
+//	UNAVAILABLE                  the limiter could not decide; the status has errdetails.RetryInfo
+//	CANCELED, DEADLINE_EXCEEDED  the client has left, or the deadline of the call came first
+//	INTERNAL                     the key function or guard.LimiterFor failed, or the limiter was used wrongly
+//
+// With [guard.NoHeaders], the status has neither QuotaFailure nor RetryInfo.
 //
 // # Metadata
 //
@@ -31,7 +33,8 @@
 // client with a retry policy for the code waits that long before its next attempt, unless its deadline
 // comes first. [guard.MaxRetryAfter] bounds this wait, too. If the call can never be admitted because its
 // cost is above the limit, or if it ends with INTERNAL, the value is -1, and such a client does not try
-// again. Clients without a retry policy ignore the trailer.
+// again. (With guard.NoHeaders, only a call that ends with INTERNAL has the trailer.) Clients without a retry
+// policy ignore the trailer.
 package grpclimit
 
 import (
@@ -48,8 +51,8 @@ import (
 
 // framework makes the Guards, which decide. A Guard's Verdict has a Status as in HTTP: 0 means that the
 // call is served; 429, 503, 500 and 499 mean that it is not, for the reason in Err. The Verdict also has
-// the limiter's Result, and the Context to serve the call with if it differs from the call's. When the call
-// ends, Guard.Finish learns how.
+// the limiter's Result, and a Context if the call must be served with another one than its own. When the call
+// ends, Guard.Finish is called with the code and the HTTP status that corresponds to it.
 const framework = adapter.Adapter[*Call, func(context.Context, error) error]("grpclimit")
 
 // Unary returns an interceptor for unary calls. For each call, key returns what the call is counted
@@ -59,8 +62,8 @@ const framework = adapter.Adapter[*Call, func(context.Context, error) error]("gr
 // and the charge is refunded.
 //
 // If a call holds slots of [core.InFlight] and they are lost, the context of the call is canceled with the
-// cause [core.ErrSlotLost]. If the handler then returns CANCELED, the client gets ABORTED instead, because
-// it did not cancel the call.
+// cause [core.ErrSlotLost]. If the handler then returns CANCELED, the client gets ABORTED instead, because the
+// client did not cancel the call.
 //
 // Unary panics at once if lim or key is nil.
 func Unary(lim *core.Limiter, key keyfunc.Func, opts ...guard.Option) grpc.UnaryServerInterceptor {
@@ -99,7 +102,8 @@ func OnDenied(h func(ctx context.Context, err error) error) guard.AnswerOption {
 	return framework.OnDenied(h)
 }
 
-// OnError is like [OnDenied], but for calls about which no decision was made.
+// OnError is like [OnDenied], but for calls that are not served for any reason other than a denial. Their errors
+// contain no *guard.DeniedError.
 func OnError(h func(ctx context.Context, err error) error) guard.AnswerOption {
 	return framework.OnError(h)
 }

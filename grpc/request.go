@@ -25,7 +25,7 @@ type Call struct {
 	Message    any    // the request of a unary call; nil for a stream
 }
 
-// A request presents a call to key functions. It includes a state, so that the two take one allocation.
+// A request presents a call to key functions. It has room for a state, so that the two take one allocation.
 type request struct {
 	ctx   context.Context //nolint:containedctx // it is that of the call
 	call  Call
@@ -41,8 +41,8 @@ func (q *request) Value(key any) any        { return q.ctx.Value(key) }
 func (q *request) Unwrap() any              { return &q.call }
 func (q *request) Logger() *slog.Logger     { return q.state.guards().Logger() }
 
-// Route returns the full method. For a call without a service it returns "", because the client may have
-// invented the method.
+// Route returns the full method. If no service has the method, Route returns "", because the client may have
+// invented it.
 func (q *request) Route() string {
 	if q.call.Server == nil {
 		return ""

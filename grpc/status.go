@@ -56,7 +56,7 @@ func (l *limit) serve(q *request, next func(context.Context) error) (err error) 
 	}()
 	err = next(ctx)
 	code = codeOf(err)
-	if code == codes.Canceled && errors.Is(context.Cause(ctx), core.ErrSlotLost) { // a client would take it for its own doing
+	if code == codes.Canceled && errors.Is(context.Cause(ctx), core.ErrSlotLost) { // the client has not canceled the call
 		code, err = codes.Aborted, status.Error(codes.Aborted, "the rate limiter's slot was lost")
 	}
 	return err
@@ -100,8 +100,8 @@ func refuse(ctx context.Context, s *state, v adapter.Verdict, retryIn time.Durat
 const pushbackKey = "grpc-retry-pushback-ms"
 
 // pushbackOf returns the value of pushbackKey for a call that is not served because of the Verdict v. It
-// returns "" if the trailer must not be sent, for example with NoHeaders. It returns "-1" if no wait helps:
-// the call can never be admitted, or the application has made a mistake.
+// returns "" if the trailer must not be sent, for example for a denial with NoHeaders. It returns "-1" if no
+// wait helps: the call can never be admitted, or the application has made a mistake.
 func pushbackOf(ctx context.Context, v adapter.Verdict, retryIn time.Duration) string {
 	denied := (*guard.DeniedError)(nil)
 	isNever := errors.As(v.Err, &denied) && !denied.Hidden && denied.Result.RetryAfter == core.Never
@@ -143,8 +143,9 @@ func refusedStatus(ctx context.Context, v adapter.Verdict, retryIn time.Duration
 	return s
 }
 
-// quotaFailure names the limits that denied, and their limiters as RateLimit-Policy does. A limiter that
-// has banned the key is named even if all its limits are Unlimited.
+// quotaFailure lists the limits that denied: the Subject is the name of the limiter, and the Description has the
+// name of the limit or says that the key is banned. A limiter that has banned the key is listed even if all its
+// limits are Unlimited.
 func quotaFailure(res *core.Result) *errdetails.QuotaFailure {
 	failure := &errdetails.QuotaFailure{}
 	for each := range res.All() {
@@ -169,8 +170,9 @@ func codeOf(err error) codes.Code {
 }
 
 // statusOf returns the HTTP status that corresponds to the code with which the call ends. If an interceptor
-// further in has refused the call with this code, so that no handler was called, statusOf returns the
-// status of that interceptor's Verdict: the outer Guard then knows.
+// further in, or an Answerer, has refused the call with this code, statusOf returns the status of the Verdict.
+// Guard.Finish compares this status with the one that the inner Guard recorded, and so notices that no handler
+// has run.
 func (s *state) statusOf(code codes.Code) int {
 	if refused := s.refused.Load(); refused != nil && refused.code == code {
 		return refused.http

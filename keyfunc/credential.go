@@ -26,8 +26,8 @@ type credential struct {
 
 // Known takes a function that reports whether a credential was issued. A credential that was not
 // issued is treated as if the request had none. Without Known, a client that invents a new
-// credential for each request gets a new limit each time. known is called for each request and must
-// be safe for concurrent use.
+// credential for each request gets a new limit each time. known is called for each request that has a
+// credential, and must be safe for concurrent use.
 func Known(known func(string) bool) CredentialOption {
 	if known == nil {
 		panic("keyfunc: Known(nil): want a function that reports whether a credential was issued")

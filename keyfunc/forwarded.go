@@ -131,7 +131,7 @@ func cutUnquoted(s string, sep byte) (before, after string, found bool) {
 }
 
 // unquote returns a token unchanged. From a quoted string it removes the quotes and the backslashes of its
-// quoted pairs (RFC 9110, section 5.6.4).
+// quoted pairs (RFC 9110, section 5.6.4). The backslashes stay in a string that is too long for an address.
 func unquote(value string) string {
 	inner, quoted := strings.CutPrefix(value, `"`)
 	if quoted {

@@ -36,13 +36,16 @@ import (
 //     not name the peer.
 //   - A peer sends one of these headers, but not the header that the options read.
 //   - The header has fewer addresses than TrustedHops.
-//   - A trusted proxy has written an entry that is not an address.
+//   - A trusted proxy has written an entry that is not an address, or the header of TrustedHeader is not
+//     one address.
 //   - The address that counts as the client's is private, although another address stands to its
 //     left in the header: it is perhaps the address of a proxy that the options do not cover.
 //
-// IP logs another warning if the peer's address has no port, or is not an address: a middleware such as
-// chi's RealIP has then replaced the address by the value of a header, which clients can choose. Remove
-// that middleware, and give IP the options above. [LoggingRequest] says where the warnings are logged.
+// IP logs another warning if the peer's address has no port, or is text that no server writes there: a
+// middleware such as chi's RealIP has then replaced the address by the value of a header, which clients
+// can choose. Remove that middleware, and give IP the options above. With [TrustedHops], or with
+// [TrustedHeader] but not TrustedProxies, IP does not log this, because it takes the client from a header.
+// [LoggingRequest] says where the warnings are logged.
 func IP(opts ...IPOption) Func {
 	c := newIPConfig(opts)
 	return func(r Request) (string, error) { return c.key("ip:", c.clientOf(r)), nil }
@@ -144,8 +147,10 @@ func newIPConfig(opts []IPOption) *ipConfig {
 	return c
 }
 
-// clientOf returns the client's address. It returns the zero Addr for a unix socket. It also does so if the
-// peer's address was overwritten with other text; such a peer is not the proxy that "unix" names.
+// clientOf returns the client's address, or the zero Addr if the client is a peer without an address, such as
+// one on a unix socket. If a middleware has overwritten the peer's address with text that is not an address,
+// and the options use the peer, clientOf also returns the zero Addr and reads no header: nobody knows whether
+// such a peer is the proxy that "unix" names.
 func (c *ipConfig) clientOf(r Request) netip.Addr {
 	remote, overwritten := parsePeer(r.RemoteAddr())
 	if overwritten && c.trust.usesPeer() {

@@ -27,7 +27,8 @@ import (
 var ErrNoKey = errors.New("keyfunc: the request carries no such key")
 
 // A Func takes the key from a request. It returns [ErrNoKey] if the request has no key. After any other
-// error, the middleware answers with status 500 and logs the error.
+// error, the middleware answers with status 500 and logs the error, at most once per minute. An empty key
+// without an error is treated like such an error.
 //
 // Each function that returns a Func, except [FirstOf], has a counterpart that returns the same key without
 // a request, such as [ForUser] for [User]. With it, your support can look up a count and reset it.
@@ -40,14 +41,15 @@ type Request interface {
 	Context() context.Context
 	// Method returns the HTTP method.
 	Method() string
-	// Path returns the path of the URL as the client sent it. A client can write the path of one route in
-	// several ways: by default, Fiber takes /LOGIN and /login/ for /login. To tell routes apart, use Route.
+	// Path returns the path of the URL. net/http, Gin and Echo have decoded its escapes, such as %2F; by
+	// default, Fiber has not. A client can write the path of one route in several ways: by default, Fiber
+	// takes /LOGIN and /login/ for /login. To tell routes apart, use Route.
 	Path() string
 	// Route returns the pattern that the request matched, such as "/users/{id}", or "" if the
 	// framework does not know it where the middleware is mounted.
 	Route() string
-	// RemoteAddr returns the address of the connection's other end, with its port. It does not
-	// depend on any header.
+	// RemoteAddr returns the address of the connection's other end, with its port. No adapter takes it
+	// from a header, but middleware in front of the limiter may have done so; see [IP].
 	RemoteAddr() string
 	// Header returns the first value of the header called name, or "". It does not return Host, which
 	// net/http, Gin and Echo keep elsewhere: use Unwrap for that.

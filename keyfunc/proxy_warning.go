@@ -13,8 +13,8 @@ type proxyWarning struct {
 	overwrittenLogged atomic.Bool
 }
 
-// overwritten logs a warning that a middleware has overwritten the peer's address. Some do so rightly, such
-// as a middleware that turns an event of AWS Lambda into a request, so this is not an error.
+// overwritten logs, once, a warning that a middleware has overwritten the peer's address. Some do so rightly,
+// such as a middleware that turns an event of AWS Lambda into a request, so this is not an error.
 func (w *proxyWarning) overwritten(r Request) {
 	if !w.overwrittenLogged.Load() {
 		warnOnce(r, &w.overwrittenLogged, "the peer's address, RemoteAddr, is not an address with a port, "+
@@ -36,7 +36,8 @@ func warnOnce(r Request, logged *atomic.Bool, message string) {
 	}
 }
 
-// check logs a warning if a request, whose client is in doubt, seems to have come through a proxy.
+// check logs a warning, once, if a request seems to have come through a proxy that the options do not fit. why
+// says what is doubtful about the address that counts as the client's.
 func (w *proxyWarning) check(r Request, remote netip.Addr, why doubt, trust *trust) {
 	if w.logged.Load() || trust.none() && !proxyLike(remote) {
 		return

@@ -22,11 +22,12 @@ const maxHops = 64
 // TrustedProxies names the proxies in front of the service: by address ("192.0.2.1"), by range
 // ("10.0.0.0/8"), or as "unix" for proxies that connect by unix socket. If the peer is one of these
 // proxies, X-Forwarded-For is read from right to left, over all its lines. The first address that
-// is not the address of a trusted proxy is the client's.
+// is not the address of a trusted proxy is the client's. If all are addresses of trusted proxies,
+// the leftmost is taken for the client's.
 //
 // It panics on anything else, such as "10.0.0.5/8", which could mean one address or the whole
-// range. It also panics on a range wider than /8 (IPv6: /7), because a client in a trusted range
-// can choose the address that it is counted by. For proxies that are read from a configuration, use
+// range, and if no proxy is given. It also panics on a range wider than /8 (IPv6: /7), because a
+// client in a trusted range can choose the address that it is counted by. For proxies that are read from a configuration, use
 // [ParseProxies].
 func TrustedProxies(proxies ...string) IPOption {
 	option, err := parseProxies("TrustedProxies", proxies)
@@ -93,8 +94,9 @@ func parseProxy(proxy string) (netip.Prefix, error) {
 
 // TrustedHops is for proxies whose addresses you do not know. It says that they append n addresses
 // to the X-Forwarded-For of every request, usually one address for each proxy that the request
-// passes. n is from 1 to 64. The client is the nth address from the right. Make sure that no client
-// can bypass any of the proxies: otherwise it can choose the address that it is counted by.
+// passes. n is from 1 to 64. The client is the nth address from the right, or the leftmost if there
+// are fewer. Make sure that no client can bypass any of the proxies: otherwise it can choose the
+// address that it is counted by.
 func TrustedHops(n int) IPOption {
 	if n < 1 || n > maxHops {
 		panic(fmt.Sprintf("keyfunc: TrustedHops(%d): allowed is 1 to %d", n, maxHops))
@@ -144,7 +146,8 @@ type trust struct {
 
 func (t *trust) none() bool { return !t.hasProxies() && t.hops == 0 && t.header == "" }
 
-// usesPeer reports whether the peer's address can decide which address is the client's.
+// usesPeer reports whether the peer's address is the client's, or decides whether a header is trusted. Other
+// options use the peer's address only if the header does not name the client.
 func (t *trust) usesPeer() bool { return t.none() || t.hasProxies() }
 
 func (t *trust) hasProxies() bool { return len(t.ranges) > 0 || t.unix }
@@ -190,7 +193,7 @@ type doubt uint8
 
 const (
 	noDoubt      doubt = iota
-	notNamed           // it is the peer's address, as no header names the client
+	notNamed           // it is the peer's address, because no trusted header names the client
 	tooFew             // the header has fewer addresses than TrustedHops
 	privateProxy       // it is private, and stands behind another address
 	notAddress         // a trusted proxy wrote an entry that is not an address

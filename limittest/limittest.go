@@ -43,8 +43,9 @@ func Allow(opts ...core.Option) *core.Limiter { return newLimiter(0, nil, opts) 
 
 // Deny returns a limiter that denies everything except a cost of 0. Nothing remains for any key.
 // RetryAfter and ResetAfter are retryAfter, which is from 1 microsecond to 400 days. For
-// [core.InFlight], ResetAfter is 0. Wait returns only when its context ends. opts are as for
-// [Allow]. Deny panics if retryAfter or an option is invalid.
+// [core.InFlight], ResetAfter is 0. For a cost above the capacity, RetryAfter is [core.Never]. Wait
+// never succeeds: it fails when its context ends, or as soon as the deadline of its context is less
+// than retryAfter away. opts are as for [Allow]. Deny panics if retryAfter or an option is invalid.
 func Deny(retryAfter time.Duration, opts ...core.Option) *core.Limiter {
 	if retryAfter < minRetryAfter || retryAfter > maxRetryAfter {
 		panic(fmt.Sprintf("limittest: Deny(%v): allowed is %v to 400 days", retryAfter, minRetryAfter))
@@ -63,12 +64,14 @@ func Unavailable(opts ...core.Option) *core.Limiter {
 type Call struct {
 	// Method is the method, under one name for all methods of the same kind:
 	//
-	//	"AllowN"   Allow, AllowN, Wait and WaitN
+	//	"AllowN"   Allow, AllowN, AllowUpTo, Wait and WaitN; also AllowAll of a single key
 	//	"Acquire"  Acquire and AcquireWait; also Wait and WaitN of a limiter with a LeakyBucket, and
 	//	           requests that wait because of guard.WaitUpTo
-	//	"Reserve"  Reserve and ReserveWait
-	//	"Settle"   Settle and Cancel of a Reservation, Release and Cancel of a Permit
-	//	"Peek"     Peek
+	//	"Reserve"  Reserve and ReserveWait; also AllowAll of several keys, AcquireAll and ReserveAll, for
+	//	           each of their keys
+	//	"Settle"   Settle and Cancel of a Reservation, Release and Cancel of a Permit; also the end of
+	//	           what AllowAll has reserved
+	//	"Peek"     Peek; also the decision of AllowUpTo that asks when the rest would be admitted
 	//	"Reset"    Reset
 	Method string
 	// Key is the key of the call. For "Settle" it is the key of the Permit or Reservation.
@@ -80,8 +83,8 @@ type Call struct {
 
 // Calls returns the calls of lim, and of the limiters that [core.Limiter.With] derived from it, in their
 // order. A call that does nothing is not included: the second end of a Permit or Reservation, the
-// Release of a Permit that has no slots, and a decision whose context had already ended. The calls are
-// kept in memory as long as lim is. Calls panics if lim was not made by this package.
+// Release of a Permit of Acquire that has no slots, and a decision whose context had already ended. The
+// calls are kept in memory as long as lim is. Calls panics if lim was not made by this package.
 func Calls(lim *core.Limiter) []Call {
 	s, ok := inside.Core.Stub(lim).(*stub)
 	if !ok {

@@ -58,8 +58,9 @@ func Middleware(lim *core.Limiter, key keyfunc.Func, opts ...guard.Option) func(
 // is called. If h sets no status, the status is 429. [Result] returns the decision.
 func OnDenied(h http.Handler) guard.AnswerOption { return framework.OnDenied(h) }
 
-// OnError makes h answer requests about which no decision was made. If h sets no status, the status is 503,
-// or 500 if the key function failed.
+// OnError makes h answer requests that are not served for any reason other than a denial, for example because
+// Redis does not answer. If h sets no status, the status is 503. It is 500 if the key function or
+// [guard.LimiterFor] failed, or if the limiter was used wrongly, and 499 if the client has left.
 func OnError(h http.Handler) guard.AnswerOption { return framework.OnError(h) }
 
 // Key returns a key function that calls f with the request's *http.Request. Add a prefix to the key, as in

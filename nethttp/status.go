@@ -12,9 +12,9 @@ import (
 	"github.com/redislimit/redislimit/core/guard/adapter"
 )
 
-// serveAndFinish serves the request and passes the final status to g: the status that the handler wrote,
-// 200 if it wrote nothing, or 500 if it panicked before it wrote, which is the answer of recovering
-// middleware further out.
+// serveAndFinish serves the request and passes the final status to g. This is the status that the handler
+// wrote, or 200 if it wrote nothing. It is 101 if the handler took over the connection before it wrote, and
+// 500 if the handler panicked before it wrote, because recovering middleware further out then answers 500.
 func serveAndFinish(g *adapter.Guard, v adapter.Verdict, next http.Handler, w http.ResponseWriter, r *http.Request) {
 	status := 0
 	panicked := true
@@ -53,7 +53,7 @@ func serveWithStatus(h http.Handler, w http.ResponseWriter, r *http.Request, sta
 }
 
 // watch returns w with all the interfaces that it has, and records in *status the status that is sent.
-// Writing a body without a status sends the status 200, or implied if implied is not 0.
+// A write or a flush without a status sends the status 200, or implied if implied is not 0.
 func watch(w http.ResponseWriter, implied int, status *int) http.ResponseWriter {
 	sending := func() {
 		if *status != 0 {

@@ -49,11 +49,12 @@ const (
 // flight continue. The following responses ask the client to wait:
 //
 //   - A 429, 503, 529 or 403 with Retry-After or Retry-After-Ms.
-//   - A 429 or 403 without these headers that has a Remaining of 0 or less and a Reset. The names of both
-//     headers have the prefix X-RateLimit-, RateLimit- or X-Rate-Limit-. The header RateLimit of the
-//     IETF's drafts is also understood. A Reset is a number of seconds, a Unix time (in seconds, or in
-//     milliseconds from 1e11 on), an instant of ISO 8601 or a duration such as "1m30s".
-//   - Any other 429, for one second. Any other 403 is left to the caller.
+//   - A 429 or 403 without these headers that has a Remaining of 0 or less and a Reset. For a 429, a Reset
+//     without a Remaining is enough. The names of both headers have the prefix X-RateLimit-, RateLimit- or
+//     X-Rate-Limit-. The header RateLimit of the IETF's drafts is also understood. A Reset is a number of
+//     seconds, a Unix time (in seconds, or in milliseconds from 1e11 on), an instant of ISO 8601 or a
+//     duration such as "1m30s".
+//   - Any other 429, for one second. Any other response is left to the caller.
 //
 // Times are compared with the Date of the response. No response holds back a key for longer than
 // [MaxRetryAfter].
@@ -135,9 +136,10 @@ func MaxRetryAfter(d time.Duration) TransportOption {
 }
 
 // Retries sends a request again after a response that holds back its key, up to n times. n is from 0, the
-// default, to 10. Before it is sent again, the request waits for its next turn, and is charged again. The
-// response is returned instead if the deadline of the request would come before that turn, or if the
-// request cannot be repeated:
+// default, to 10. Before it is sent again, the request waits for its next turn, and is charged again. If
+// the limiter then does not admit it before its deadline, the request fails, as on the first attempt. The
+// request is not sent again, and the response is returned, if its deadline would come before the end of
+// the time for which the key is held back, or if the request cannot be repeated:
 //
 //   - A request with a body needs GetBody, which [http.NewRequest] sets for a body in memory.
 //   - After a 429, a GetBody, an idempotent method or a header Idempotency-Key is enough.
@@ -150,7 +152,8 @@ func Retries(n int) TransportOption {
 	return newTransportOption("Retries", n >= 0 && n <= maxRetries, fmt.Sprintf("0 to %d", maxRetries), func(t *transport) { t.retries = n })
 }
 
-// Cost sets the cost of a request. The default is 1. With [CostAfter], the cost is an estimate.
+// Cost sets the cost of a request. The default is 1. With [CostAfter], the cost is an estimate. A request
+// with a negative cost is not sent, and fails with [core.ErrInvalidCost].
 func Cost(f func(*http.Request) int64) TransportOption {
 	return newTransportOption("Cost", f != nil, "a function", func(t *transport) { t.cost = f })
 }
@@ -164,8 +167,9 @@ func CountIf(f func(*http.Response) bool) TransportOption {
 
 // CostAfter charges the cost that f returns, from 0 to 1e9, after the response's body has been closed or
 // read to its end, so that f can read the trailer. Until then, [Cost] is reserved. Cost is also charged if
-// there is no response. If the request is sent again (see [Retries]), f is called before the response's
-// body is read. A [core.LeakyBucket] charges Cost at once.
+// there is no response, or if f returns a cost that is not allowed; the first such cost is logged. If the
+// request is sent again (see [Retries]), f is called before the response's body is read. A
+// [core.LeakyBucket] charges Cost at once.
 func CostAfter(f func(*http.Response) int64) TransportOption {
 	return newTransportOption("CostAfter", f != nil, "a function", func(t *transport) { t.costAfter = f })
 }
@@ -208,9 +212,9 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 }
 
-// drop ends a response that is not returned. Slots and reserved units are given back at once. The body is
-// read in the background, so that its connection can be used again. This takes at most drainTime, because
-// the server may send the body slowly.
+// drop ends a response that is not returned. It frees the slots and charges the cost of the request at once.
+// The body is read in the background, so that its connection can be used again. This takes at most drainTime,
+// because the server may send the body slowly.
 func drop(dropped io.ReadCloser) {
 	if dropped == nil {
 		return
@@ -299,7 +303,7 @@ func (c *call) turn(ctx context.Context) (admission, error) {
 			}
 			return admitted, nil
 		}
-		_ = admitted.Cancel(ctx) // an answer came meanwhile
+		_ = admitted.Cancel(ctx) // in the meantime, a response has held back the key
 	}
 }
 
@@ -404,7 +408,8 @@ type pending struct {
 	once     sync.Once
 }
 
-// watch ends p when the body of response is closed or has been read to its end.
+// watch makes response end p when its body is closed or has been read to its end. If there is no body, watch
+// ends p at once.
 func (p *pending) watch(response *http.Response) {
 	p.response = response
 	switch {

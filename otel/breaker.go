@@ -8,21 +8,21 @@ import (
 	"go.opentelemetry.io/otel/metric"
 )
 
-// The states of a circuit breaker, as values of the attribute. The Detail of an event is one of them.
+// The states of a circuit breaker, as values of the attribute. The Detail of a core.EventBreaker is one of them.
 const (
 	closed = "closed"
 	open   = "open"
 )
 
-// breakers keeps the state of each limiter's circuit breaker.
+// breakers keeps the states of the circuit breakers of all limiters.
 type breakers struct {
 	mu        sync.Mutex
 	byLimiter map[string]*breaker // by the limiter's name
 }
 
-// A breaker has the states of one limiter's circuit breakers, one for each of its servers. The limiter's
-// state is reported as open while any of them is open. The attributes are made once, so that an
-// increment and the matching decrement use the same series.
+// A breaker has the states of one limiter's circuit breakers, one for each server that the limiter uses. The
+// limiter's state is reported as open while any of these circuit breakers is open. The attributes are made
+// once, so that an increment and the matching decrement use the same series.
 type breaker struct {
 	open    map[string]bool // the servers whose circuit breaker is open
 	state   string          // open if the map open has any server
@@ -31,15 +31,15 @@ type breaker struct {
 	states  map[string]metric.MeasurementOption
 }
 
-// register reports the limiter's breaker as closed, unless the limiter is already known.
+// register reports the limiter's circuit breaker as closed, unless the limiter is already known.
 func (b *breakers) register(ctx context.Context, i *instruments, limiter string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.get(ctx, i, limiter)
 }
 
-// change records that the circuit breaker of the limiter for a server has changed to the given state,
-// which has the name that core.Event.Detail has for it.
+// change records that the circuit breaker of a limiter for a server has changed to the state to, which is the
+// Detail of a core.EventBreaker.
 func (b *breakers) change(ctx context.Context, i *instruments, limiter, server, to string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -82,8 +82,8 @@ func (b *breakers) fallback(ctx context.Context, i *instruments, limiter, server
 	}
 }
 
-// get returns the limiter's breaker. If it is new, get reports it as closed, so that all its series
-// exist.
+// get returns the limiter's breaker. If it is new, get reports it as closed, so that all its series exist. The
+// caller holds b.mu.
 func (b *breakers) get(ctx context.Context, i *instruments, limiter string) *breaker {
 	if br, known := b.byLimiter[limiter]; known {
 		return br

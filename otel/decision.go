@@ -29,8 +29,8 @@ type attributes struct {
 	span     []attribute.KeyValue
 }
 
-// decisions caches the attributes of every kind of decision that has occurred. A lookup takes no lock and
-// allocates nothing. There are only a few kinds for each limit.
+// decisions caches the attributes of every kind of decision that has occurred. A lookup by get takes no lock
+// and allocates nothing. The cache stays small, because there are only a few kinds for each limit.
 type decisions struct {
 	byKind atomic.Pointer[map[kind]*attributes] // copied on write
 	mu     sync.Mutex                           // held by add

@@ -88,7 +88,8 @@ func newObserver(i *instruments) *observer {
 //	Err             the error of a call that failed
 //	Result          the decision, the denial that began a ban, or the names of slots
 //	Took            how long a decision or a wait took, or how long a ban lasts
-//	Cost            how many units, slots or calls were added; negative if they were removed
+//	Cost            how many slots or leased units were added, negative if they were removed; how many
+//	                slots were lost, or calls could not be sent
 //	Spent           how many units of a lease were spent
 //	Server, Detail  the server and the new state of a circuit breaker
 func (o *observer) observe(ctx context.Context, e core.Event) {

@@ -19,13 +19,15 @@ import (
 )
 
 // An Option configures a middleware. This package and the adapters provide functions that return
-// Options. A middleware panics when it is made if an option is invalid, if an option other than
-// [AlsoLimit] is given twice, if two options exclude each other, as [NoHeaders] and [Headers] do,
-// or if an option adjusts another one that is missing, as [MaxWaiting] without [WaitUpTo]. [DryRun]
-// can be combined with every option.
+// Options. These functions panic if an argument is wrong. A middleware panics when it is made if an
+// option is nil or does not fit the limiter, if an option other than [AlsoLimit] is given twice, if
+// two options exclude each other, as [NoHeaders] and [Headers] do, or if an option adjusts another
+// one that is missing, as [MaxWaiting] without [WaitUpTo]. [DryRun] can be combined with every
+// option.
 type Option interface{ option }
 
-// option has the methods of an Option, which only this module can call.
+// option has the method of an Option. The method is not exported, so other modules cannot implement
+// an Option.
 type option = settings.Option
 
 // An AnswerOption is an [Option] that only affects how requests are answered: the options about
@@ -35,15 +37,15 @@ type option = settings.Option
 // only AnswerOptions.
 type AnswerOption interface{ answerOption }
 
-// answerOption has the methods of an AnswerOption, which only this module can call.
+// answerOption has the methods of an AnswerOption. They are not exported either.
 type answerOption = settings.AnswerOption
 
 // Skip lets the requests for which skip returns true pass without a decision. These requests are
 // not counted, and their responses have no headers about the limit.
 //
-// Clients choose the path of a request, and several paths can lead to the same route: Fiber serves
-// /login for /LOGIN, too, unless it is configured otherwise. Therefore skip the paths that need no
-// limit; do not skip every path except the ones that need a limit.
+// Clients choose the path of a request, and several paths can lead to the same route: by default,
+// Fiber takes /LOGIN for /login. Therefore skip the paths that need no limit; do not skip every path
+// except the ones that need a limit.
 func Skip(skip func(keyfunc.Request) bool) Option {
 	settings.MustFunc(skip == nil, "Skip", "reports which requests to let pass")
 	return settings.NewOption("Skip", func(s *settings.Settings) { s.Skip = skip })
@@ -51,12 +53,12 @@ func Skip(skip func(keyfunc.Request) bool) Option {
 
 // Cost sets how many units a request costs; the default is 1.
 //
-// A cost of 0 charges nothing and is admitted except during a ban. If such a request meets a limit of
-// 0, the response has X-RateLimit-Limit: 0, because every higher cost is denied. A negative cost is a
-// mistake in the function: 1 is charged instead. A cost above the capacity is denied however much
-// remains, and the response has no Retry-After. The middleware logs the first negative cost and the
-// first cost above the capacity. A limiter with [core.InFlight] gives a request as many slots as it
-// costs.
+// A request that costs 0 is charged nothing. It is admitted, except during a ban, and except while Redis
+// does not answer a limiter with [core.FailClosed]. If it meets a limit of 0, the response has
+// X-RateLimit-Limit: 0, because every higher cost is denied. A negative cost is a mistake in the
+// function: 1 is charged instead. A cost above the capacity is denied however much remains, and the
+// response has no Retry-After. The middleware logs the first negative cost and the first cost above
+// the capacity. A limiter with [core.InFlight] gives a request as many slots as it costs.
 //
 // In net/http, ContentLength is -1 if the client does not declare the length, as with chunked
 // bodies. So if the cost depends on ContentLength, choose a cost for requests without a declared
@@ -116,17 +118,18 @@ func LimiterFor(limiter func(keyfunc.Request) (*core.Limiter, error)) Option {
 // admits at most 5 requests at a time.
 //
 // count must be safe for concurrent use. It is called once for each admitted request, with two
-// exceptions. A request is never counted if its client leaves before the handler has begun, or if
-// an inner middleware answers it with 503 because the limiter of that middleware could not decide.
-// If the handler panics, the status is 500; if the handler takes over the connection, the status is
-// 101.
+// exceptions. A request is never counted if its client leaves or its deadline passes before the
+// handler has begun, or if an inner middleware answers it with 503 because the limiter of that
+// middleware could not decide. If the handler panics before it has answered, the status is 500. If
+// the handler takes over the connection before it has answered, the status is 101; in Fiber, it is
+// the status that the handler has set, or 200.
 //
 // The middleware uses [core.Limiter.Reserve], which says what happens to units that stay held. The
 // response waits until Redis has settled the cost, unless there is room for at least 16 more
-// requests with this cost. With a [core.LeakyBucket], a request that does not count has already
-// used its place in the queue, so that place stays empty. If all limits of the limiter are
-// [core.InFlight], there is nothing to count: the middleware panics when it is made, unless
-// [LimiterFor] or [AlsoLimit] is given.
+// requests with this cost. If the limiter has [core.InFlight] as well, the response always waits.
+// With a [core.LeakyBucket], a request that does not count has already used its place in the queue,
+// so that place stays empty. If all limits of the limiter are [core.InFlight], there is nothing to
+// count: the middleware panics when it is made, unless [LimiterFor] or [AlsoLimit] is given.
 //
 // The status is the one that this middleware sees. A middleware further out can still change the
 // status, for example to 304 because of the ETag of the response.
@@ -150,10 +153,11 @@ func CountIf(count func(status int) bool) Option {
 // several times, the last cost is charged. A negative cost is a mistake: the estimate is charged
 // instead. If the cost is above 1e9, 1e9 is charged. The first cost that is not allowed is logged.
 //
-// A request is charged 0 in the two cases in which [CountIf] never counts a request: the client
-// left before the handler began, or an inner middleware answered 503. If CountIf is given as well,
-// a request that it does not count is charged 0, too. A request that an inner limiter denies is
-// charged the estimate, unless CountIf excludes the status 429. If a request passes several
+// A request is charged 0 in the two cases in which [CountIf] never counts a request: the client left
+// or the deadline passed before the handler began, or an inner middleware could not decide and
+// answered 503. If CountIf is given as well, a request that it does not count is charged 0, too. A
+// request that an inner limiter denies is charged the estimate, unless CountIf excludes the status
+// 429. If a request passes several
 // middlewares, each middleware with CostAfter charges the cost, and the others ignore it. If one
 // request is a batch, which its handler serves as several requests, let the handler serve these one
 // after the other: requests of a batch that run at the same time are all charged the cost that was
@@ -167,9 +171,10 @@ func CostAfter() Option {
 	return settings.NewOption("CostAfter", func(s *settings.Settings) { s.CostAfter = true })
 }
 
-// DryRun decides and charges, but never denies or delays a request, bans no key, and sets no
-// headers. Options about denials, waits and headers have no effect until DryRun is removed. Use
-// DryRun to try out a limit on live traffic. Handlers can read the decision.
+// DryRun makes the middleware decide and charge as usual, but serve every request, even if the request
+// is denied or no decision can be made. No request waits to be admitted, or for a Delay. Denials begin
+// no ban, and no headers are set. Options about denials, waits and headers have no effect until DryRun
+// is removed. Use DryRun to try out a limit on live traffic. Handlers can read the decision.
 func DryRun() Option {
 	return settings.NewOption("DryRun", func(s *settings.Settings) { s.DryRun = true })
 }
@@ -178,18 +183,21 @@ func DryRun() Option {
 // millisecond to 1 minute. If the client leaves while its request waits, what the request was
 // charged is given back, as [core.Permit.Cancel] does.
 //
-// In four cases a request is denied at once, as without WaitUpTo: the wait is known to be longer
-// than d, [MaxWaiting] requests are waiting already, the key is banned for longer than d, or the
-// deadline of the request comes before the end of the wait.
+// In these cases a request is denied at once, as without WaitUpTo:
+//
+//   - It is known that the request cannot be admitted within d, or before its deadline. For example,
+//     its key is banned for longer, or its cost is above the capacity.
+//   - Too many requests are waiting already; see [MaxWaiting].
+//   - Its cost is 0, and the key is banned. Only a ban denies such a request.
 //
 // Within one process, requests with the same key are admitted in the order of their arrival: a new
 // request goes behind those that wait. Each process has a queue of its own. Slots of
 // [core.InFlight], and the units that [CountIf] and [CostAfter] reserve, can be given back at any
-// time, so requests wait for them until d is over. A waiting request is woken when slots or units
-// are given back in this process. It also tries again at intervals, as [core.Limiter.AcquireWait]
-// does. The wait ends early if the context of the request ends. d does not shorten [core.Timeout]:
-// each decision can take the whole Timeout. So a decision that takes longer than d is not mistaken
-// for an outage.
+// time, so requests wait for them until d is over. The first request in the queue of a key is woken
+// when slots or units are given back in this process. It also tries again at intervals, as
+// [core.Limiter.AcquireWait] does. The wait ends early if the context of the request ends. d does
+// not shorten [core.Timeout]: each decision can take the whole Timeout. So a decision that takes
+// longer than d is not mistaken for an outage.
 //
 // A request that waits begins no ban (see [core.Ban]), but a request that is denied at once can
 // begin one. With [DryRun], no request waits. Observers see one decision for each request, the last
@@ -252,8 +260,9 @@ func Headers(sets HeaderSet) AnswerOption {
 // hyphen. It must not begin with "grpc-" in upper or lower case, which gRPC reserves. In the metadata of
 // gRPC the names are in lower case.
 //
-// If a request passes several middlewares, give all of them the same prefix: clients then see the limit
-// that leaves them the fewest requests. With different prefixes, clients see one limit for each prefix.
+// If a request passes several middlewares, give all of them the same prefix: clients then see the
+// tightest limit, as [core.Result.Tighter] defines it. With different prefixes, clients see one limit for
+// each prefix.
 //
 // The first drafts of the IETF had the headers RateLimit-Limit, RateLimit-Remaining and RateLimit-Reset,
 // with the reset in seconds from now. For these, give HeaderPrefix("RateLimit-") and [ResetInSeconds].
@@ -289,10 +298,10 @@ func ResetInSeconds() AnswerOption {
 
 // RetryJitter spreads clients that are denied at the same time: each wait that a client sees
 // becomes longer by a random part, which is at most the wait times share. share is above 0 and at
-// most 1. With 0.2, a Retry-After of one minute becomes 60 to 72 seconds; it never becomes shorter.
-// With 0.2 and a wait below 5 seconds, such as the one second of a 503, the random part is less
-// than a second. In this case, only [RetryAfterMs] spreads the clients. Denials by the outage
-// policy are spread as well.
+// most 1. With 0.2, a Retry-After of one minute becomes 60 to 72 seconds. Only [MaxRetryAfter] makes
+// it shorter. With 0.2 and a wait below 5 seconds, such as the one second of a 503, the random part
+// is less than a second. In this case, only [RetryAfterMs] spreads the clients. Denials while Redis
+// does not answer are spread as well.
 //
 // All waits in one response use the same random number: Retry-After, Retry-After-Ms, the parameter
 // t of each denying limit in the headers of [IETF], and the "retry-after" of a [Problem]. The

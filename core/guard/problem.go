@@ -30,14 +30,15 @@ type problem struct {
 
 // Problem returns a body for a response with the given status: problem details (RFC 9457) in JSON,
 // and a newline. For a 429, the type is the one that the IETF draft on rate limit headers registers
-// for exceeded quotas. During a ban (see [core.Ban]), it is the draft's type for abnormal usage.
+// for exceeded quotas.
 //
-// If err is or wraps a [DeniedError], and the middleware does not have [NoHeaders], the body also
-// has the members "violated-policies", "limit" and "retry-after". "violated-policies", which the
-// draft defines, has the names of the limits that denied, as they appear in RateLimit-Policy.
-// "limit" is the capacity. "retry-after" is the seconds of Retry-After, if the response has that
-// header. If a key without a limit is banned (see [core.Unlimited]), there is only "retry-after".
-// Error handlers pass the error that they receive; err can be nil.
+// Error handlers pass the error that they receive as err, which can be nil. If err is or wraps a
+// [DeniedError], and the middleware does not have [NoHeaders], the body tells more. During a ban (see
+// [core.Ban]), the type is the draft's type for abnormal usage. The body also has the members
+// "violated-policies", "limit" and "retry-after". "violated-policies", which the draft defines, has
+// the names of the limits that denied, as they appear in RateLimit-Policy. "limit" is the capacity.
+// "retry-after" is the number of seconds in Retry-After, if the response has that header. If a key
+// without a limit is banned (see [core.Unlimited]), there is only "retry-after".
 func Problem(status int, err error) []byte {
 	details := problem{Type: "about:blank", Title: http.StatusText(status), Status: status}
 	if status == statusClientGone {

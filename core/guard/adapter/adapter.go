@@ -6,6 +6,7 @@
 // lets the limiter decide, sets the headers, and returns when the request has waited as long as it
 // must. If [Guard.NeedsFinish] returns true, the middleware calls [Guard.Finish] when the response has
 // ended.
+//
 // If a handler calls a limiter itself, it passes the decision to an [Answerer], and the adapter
 // follows the Verdict of the Answerer in the same way.
 //
@@ -37,8 +38,8 @@ import (
 //
 //	const framework = adapter.Adapter[*gin.Context, gin.HandlerFunc]("ginlimit")
 //
-// The package's function Middleware calls New. Its functions OnDenied, OnError and Key call the
-// methods with these names.
+// In the adapter's package, the function Middleware calls New. The functions NewAnswerer, OnDenied,
+// OnError and Key call the methods with these names.
 type Adapter[N, H any] string
 
 // maxWaiting is the default of [guard.MaxWaiting].

@@ -105,9 +105,10 @@ const answerTime = time.Second
 // ctx ends, f is not called. WhenOver is for adapters of frameworks in which an error of the handler
 // is answered by outer code, or perhaps not at all: f does what must be done if no answer comes.
 //
-// If the status of the response decides what is charged, f is called one second after ctx has ended.
-// ctx also ends when the client leaves. Without this delay, a client could choose the status by leaving
-// while the application answers.
+// With [guard.CountIf] or [guard.CostAfter], f is called only one second after ctx has ended. ctx also
+// ends when the client leaves. Without this delay, a client could choose the status that is judged, by
+// leaving while the application answers. In this second, stop no longer prevents the call of f: f must do
+// nothing if the request has been finished in the meantime.
 func (g *Guard) WhenOver(ctx context.Context, f func()) (stop func() bool) {
 	wait := time.Duration(0)
 	if g.reserves() {

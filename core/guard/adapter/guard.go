@@ -44,7 +44,8 @@ type Verdict struct {
 	//   - StatusClientGone if the context of the request was canceled during Check, or before an Answerer
 	//     was called: the client has probably left
 	Status int
-	// Result is the limiter's decision. Its Source is SourceNone if there was none.
+	// Result is the limiter's decision. Its Source is SourceNone if there was none, and also if FailOpen
+	// admitted the request.
 	Result core.Result
 	// Err is the reason why the request is not served. For a denial it is a [*guard.DeniedError] or, from
 	// an Answerer, [core.ErrNeverAdmitted] if the limiter has returned that. Otherwise it is the error that
@@ -78,8 +79,8 @@ type admission interface {
 	Context(ctx context.Context) (context.Context, context.CancelFunc)
 }
 
-// takePermit records what a limiter has returned: p with its Result, or err. Finish will end p. If p is
-// nil, there is nothing to end.
+// takePermit records what a limiter has returned: p with its Result, or err. If p is nil, there is nothing
+// to end, and the Result of v stays as it is.
 func (v *Verdict) takePermit(p *core.Permit, err error) {
 	if v.Err = err; p != nil {
 		v.admitted, v.Result = p, p.Result

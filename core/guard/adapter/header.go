@@ -42,7 +42,7 @@ type headers settings.Headers
 // set writes the headers about res. A middleware further out may already have written X-RateLimit
 // headers or headers of the set IETF about a tighter Result: set does not change these. draw is the
 // random number of the answer; see retryIn. If res is Unlimited, set writes no numbers, but a denial
-// by a ban still gets a Retry-After.
+// by a ban still gets a Retry-After. The caller holds the lock of state.
 func (o headers) set(h Header, res *core.Result, draw float64, state *RequestState) {
 	unlimited := res.Unlimited()
 	if o.Sets == 0 || (o.OnDenial || unlimited) && res.Allowed {
@@ -80,9 +80,9 @@ func (o headers) setRetry(h Header, d time.Duration, draw float64) {
 //
 //   - By default, only d itself.
 //   - With RetryJitter, from d to d plus the share of d that was given to RetryJitter.
-//   - With MaxRetryAfter, the range ends at MaxRetryAfter. If d is longer than that, the range begins at
-//     MaxRetryAfter/(1+share): clients that are denied together would otherwise all come back after
-//     exactly MaxRetryAfter.
+//   - With MaxRetryAfter, the range ends at MaxRetryAfter at the latest. If d is longer than MaxRetryAfter,
+//     the range begins at MaxRetryAfter/(1+share): otherwise all clients that are denied together would come
+//     back after exactly MaxRetryAfter, in spite of RetryJitter.
 //
 // The beginning of the range is rounded up, so that a client does not come back too early. It is at
 // least 1, because clients take 0 as an invitation to retry at once.
@@ -101,7 +101,7 @@ func (o headers) retryIn(d, unit time.Duration, draw float64) int64 {
 
 // setXRateLimit writes the three headers, or two for slots, which have no reset. It formats all numbers
 // in one string, which takes one allocation. It assigns to an http.Header as to a map, because Set
-// would allocate a slice for each value.
+// would allocate a slice for each value. The caller holds the lock of state, whose buffers it uses.
 func (o headers) setXRateLimit(h Header, res *core.Result, state *RequestState) {
 	text := strconv.AppendInt(state.text[:0], res.Limit, 10)
 	limit := len(text)
@@ -152,8 +152,8 @@ func (o headers) reset(res *core.Result) int64 {
 	return at.Unix()
 }
 
-// setExposed adds the names of the headers that are in use to Access-Control-Expose-Headers. Names that
-// the application has put there stay.
+// setExposed adds to Access-Control-Expose-Headers the names of all headers that the settings allow, even
+// if this response does not have them. Names that the application has put there stay.
 func (o headers) setExposed(h Header) {
 	names := []string{headerRetryAfter}
 	if o.Millis {

@@ -66,7 +66,7 @@ type counted struct {
 // The handler of one request may serve several inner requests with the same state, and it is normal that
 // these are counted with the same limiter and key. If the headers of a response are an http.Header, each
 // inner request has headers of its own. countsAgain then looks only at the first request that was counted,
-// and returns false for all others.
+// and returns false for all others. The caller holds s.mu.
 func (s *RequestState) countsAgain(h Header, lim *core.Limiter, key string) bool {
 	header := identity(h)
 	if s.header == 0 {
@@ -181,7 +181,8 @@ type otherNames struct {
 }
 
 // shownAs returns the record of the Result that the headers with the given names show. Each prefix has a
-// record of its own, because a tighter Result replaces only headers with the same prefix.
+// record of its own, because a tighter Result replaces only headers with the same prefix. The caller holds
+// s.mu, also while it uses the record.
 func (s *RequestState) shownAs(names *settings.Names) *shown {
 	if s.names == nil {
 		s.names = names

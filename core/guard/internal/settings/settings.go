@@ -110,8 +110,9 @@ func Apply[O Option](s *Settings, opts []O) {
 	}
 }
 
-// Check panics if two options cannot be combined, or if an option has no effect because another option is
-// missing. xRateLimit is the bit of guard.XRateLimit in Headers.Sets.
+// Check panics if two options cannot be combined, or if an option would have no effect: MaxWaiting without
+// WaitUpTo, and HeaderPrefix or ResetInSeconds without the headers of XRateLimit. xRateLimit is the bit of
+// guard.XRateLimit in Headers.Sets.
 func (s *Settings) Check(xRateLimit uint8) {
 	if s.given["NoHeaders"] {
 		for _, option := range []string{
