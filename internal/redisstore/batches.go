@@ -237,7 +237,7 @@ type partError struct{ error }
 
 // replied reads the reply to the script that made calls, or handles the error that came instead. If the
 // server refused the script, each call gets ErrRetryAlone, and replied returns nil. lone says that the
-// round trip had only one call; that call never gets ErrRetryAlone, and its error is returned.
+// round trip had only one call. That call never gets ErrRetryAlone: replied returns the error instead.
 func (s *Store) replied(n *node, calls []*Call, reply []int64, err error, lone bool) error {
 	switch {
 	case err == nil:

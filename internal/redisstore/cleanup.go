@@ -44,8 +44,9 @@ type cleanup struct {
 
 // freeUnclaimed frees the units and slots that d holds. It is called if nobody takes the reply, because the
 // caller has left or has received the error err. Units that d has charged stay charged. There is one
-// exception: if a limit has a queue and d has Handles, the places in the queue are given back. If the reply
-// is lost, only slots are freed, by the id that Decide chose for their hold, and units are left to expire.
+// exception: if a limit has a queue and d has Handles, everything that d has charged is given back. If the
+// reply is lost, only slots are freed, by the id that Decide chose for their hold, and units are left to
+// expire.
 // freeUnclaimed works in the background, unless OnlyCallers is set.
 func (s *Store) freeUnclaimed(d *Call, err error) {
 	call, holds := d.undo(err)

@@ -168,8 +168,8 @@ func (s *Store) Close() {
 func (s *Store) closed() bool { return s.subscription != nil && s.subscription.Closed() }
 
 // probe finds out whether a server can decide. It charges one unit to keys that nothing else uses, in
-// the hash slot of k, and returns nil if the charge succeeds. It does this by the script of decisions,
-// so it fails if the server lacks anything that decisions need. The windows of its limits are short, so
+// the hash slot of k, and returns nil if the charge succeeds. It uses the script of decisions, in one
+// round trip, so it fails if the server cannot run this script. The windows of its limits are short, so
 // that its keys expire soon.
 func (s *Store) probe(ctx context.Context, client Client, k string) error {
 	limits, unique := slices.Clone(s.Limits.limits), strconv.FormatUint(rand.Uint64(), 36)
