@@ -10,26 +10,31 @@ import (
 	"github.com/redislimit/redislimit/internal/batch"
 )
 
-// A Background is a call that no caller of the limiter waits for: a renewal, the settlement of a lease,
-// or a cleanup for a caller that has left. It is carried out at most once. Many Background calls share a
-// round trip if they may. A Background is not sent while its server is down.
+// A Background is a call that a limiter makes by itself, and not for a caller that decides or ends
+// something: a renewal, the settlement of a lease, or a cleanup for a caller that has left. It is carried
+// out at most once. Many Background calls share a round trip if they may. A Background is not sent while
+// its server is down.
 type Background struct {
 	Limits *Limits
 	Key    string
-	// Begin is called when the call is about to be sent, and returns the operation to send. It reports
-	// false if the call need not be sent any more.
+	// Begin is called when the call is about to be sent, and returns the operation to send. If End is not
+	// nil, the operation must have Handles. Begin reports false if the call need not be sent any more.
 	Begin func() (algorithm.Operation, bool)
-	// End, if it is not nil, is called after a Begin that reported true.
+	// End, if it is not nil, is called after a Begin that reported true. handles are the Handles of the
+	// operation, into which the reply was written.
 	//
-	//	err is nil, handles are not   the new handles. A limit whose hold has ended keeps its handle; a limit
-	//	                              whose slots are lost has the zero Handle.
-	//	both are nil                  nothing was renewed, and the call may be tried again
-	//	err is not nil                it is unknown which handles are valid
+	//	err is nil, handles are not   the call was carried out. After a renewal, a limit whose hold has ended
+	//	                              keeps its handle, and a limit whose slots are lost has the zero Handle
+	//	both are nil                  the call was not carried out, and may be tried again
+	//	err is not nil                the call may have been carried out. The handles must not be read,
+	//	                              because the reply may still be written into them
 	End func(handles []algorithm.Handle, err error)
 }
 
-// SendAll sends all calls whose servers are up, or come up within the timeout, and waits for the
-// replies. For all other calls, neither Begin nor End is called.
+// SendAll sends all calls whose servers are up, or come up while SendAll waits for them (see awaitUp). It
+// waits for the replies, but no longer than ctx lasts: a call whose reply has not come by then ends with
+// the error of ctx. For calls that are not sent because their server is down, neither Begin nor End is
+// called.
 func (s *Store) SendAll(ctx context.Context, all []Background) {
 	byServer := make(map[*node][]Background)
 	for _, c := range all {
@@ -92,8 +97,8 @@ func (s *Store) sendGrowingBatches(ctx context.Context, n *node, calls []Backgro
 	}
 }
 
-// awaitUp waits until the server is up, as node.awaitUp does, but no longer than the timeout. It reports
-// whether the server is up.
+// awaitUp waits for the server on behalf of calls, as node.awaitUp does, but no longer than the timeout. It
+// reports whether the server is up. calls must not be empty.
 func (s *Store) awaitUp(ctx context.Context, n *node, calls []Background) bool {
 	return n.awaitUp(ctx, calls[0].Key, s.deadlines.timer().done)
 }
@@ -121,7 +126,8 @@ func (s *Store) sendChunk(ctx context.Context, n *node, chunk []Background) {
 }
 
 // sendCalls sends calls in one round trip. Calls that must be sent again, alone, are then sent one after
-// the other. A lone call waits until its server is up. sendCalls returns one error for each call.
+// the other. Whenever a call is sent alone, it first waits for its server: see doWhenUp. sendCalls returns
+// one error for each call.
 func (s *Store) sendCalls(ctx context.Context, n *node, calls []*Call) []error {
 	errs := make([]error, len(calls))
 	batched := len(calls) > 1

@@ -14,12 +14,12 @@ import (
 	"github.com/redislimit/redislimit/internal/diagnose"
 )
 
-// maxWork bounds the estimated time that Redis spends on one batch, in microseconds. During that time,
-// Redis does nothing else.
+// maxWork bounds the estimated time that Redis spends on one script for several calls, in microseconds.
+// During that time, Redis does nothing else.
 const maxWork = 1200
 
-// nonPlainFactor multiplies the estimated time for a call that is not a plain decision. In a script
-// with other calls, such a call takes 6 to 11 µs for each limit.
+// nonPlainFactor multiplies the estimated time for a call that is not a plain decision (see Call.plain).
+// In a script with other calls, such a call takes 6 to 11 µs for each limit.
 const nonPlainFactor = 3
 
 type batcher = batch.Batcher[*Call]
@@ -115,10 +115,13 @@ func (s *Store) work(d *Call) int64 {
 //     refuses the script, each call gets ErrRetryAlone.
 //   - On a node of a Cluster, several calls are made by a pipeline of scripts, one for each call,
 //     unless it is known that one script may have all their keys.
-//   - On any other server of which it is known that one script may not have all their keys, nothing
-//     is sent, and each call gets ErrRetryAlone.
-//   - If no call is a plain decision, and there are more calls than one script may make, they are made
-//     by a pipeline of scripts with up to perScript calls each. Only calls in the background are that many.
+//   - On any other server, if it is not known that one script may have all their keys, the sharding check
+//     finds this out first. If it finds that one script may not have them, or fails with a reply of the
+//     server, or has failed in the last second (shardingPause), nothing is sent, and each call gets
+//     ErrRetryAlone. If the server does not reply to the check, execute returns an error.
+//   - If one script may have all their keys, but no call is a plain decision, and there are more calls
+//     than one script may make, they are made by a pipeline of scripts with up to perScript calls each.
+//     Only calls in the background are that many.
 //
 // An error that execute returns applies to all calls. If execute returns nil, the field err of each
 // call has the error of the call alone, which may be nil.
@@ -166,13 +169,13 @@ func plainLast(calls []*Call) []*Call {
 	return append(others, plain...)
 }
 
-// A pipeliner is a client that sends several commands at once.
+// A pipeliner is a client that can send several commands at once.
 type pipeliner interface{ Pipeline() redis.Pipeliner }
 
 // pipelined sends the commands that queue adds. For a redis.Client, it uses the connection of a
 // transaction that watches no keys: such a connection comes from the same pool as the connections
-// of single commands. go-redis 9.23 has another pool for pipelines, and the first connection of
-// that pool to a distant server would take longer than a batch may.
+// of single commands. Since version 9.23, go-redis has another pool for pipelines, and the first
+// connection of that pool to a distant server would take longer than a batch may.
 func pipelined(ctx context.Context, client pipeliner, queue func(redis.Pipeliner)) error {
 	if c, ok := client.(*redis.Client); ok {
 		return c.Watch(ctx, func(tx *redis.Tx) error { return pipelined(ctx, tx, queue) })
@@ -183,7 +186,10 @@ func pipelined(ctx context.Context, client pipeliner, queue func(redis.Pipeliner
 	return err
 }
 
-// sendPipelined makes calls in one round trip by several scripts, each of which makes up to size calls.
+// sendPipelined makes calls in one round trip by several scripts, each of which makes up to size calls. (A
+// script of several calls that Redis does not know takes a round trip more.) If Redis has replied to at
+// least one script, sendPipelined returns nil, and the field err of each call has its error; the calls in
+// a script that failed have a partError. Otherwise it returns an error that applies to all calls.
 func (s *Store) sendPipelined(ctx context.Context, n *node, size int, calls []*Call) error {
 	client, ok := s.servers.client.(pipeliner)
 	if !ok {
@@ -229,9 +235,9 @@ func (s *Store) sendPipelined(ctx context.Context, n *node, size int, calls []*C
 // A partError is the error of all calls in one of several scripts of a round trip.
 type partError struct{ error }
 
-// replied reads the reply to calls, or handles the error that came instead. If the server refused
-// calls that shared a script, each call gets ErrRetryAlone, and replied returns nil. lone says that
-// the round trip had only one call; that call never gets ErrRetryAlone.
+// replied reads the reply to the script that made calls, or handles the error that came instead. If the
+// server refused the script, each call gets ErrRetryAlone, and replied returns nil. lone says that the
+// round trip had only one call. That call never gets ErrRetryAlone: replied returns the error instead.
 func (s *Store) replied(n *node, calls []*Call, reply []int64, err error, lone bool) error {
 	switch {
 	case err == nil:
@@ -264,6 +270,6 @@ func setRetryAlone(calls []*Call) {
 	}
 }
 
-// refused reports whether the server has refused a script because of one of its keys, before the script
-// ran. If a command of a running script is refused, the error has another code.
+// refused reports whether the server has refused a script before the script ran, in most cases because of one
+// of its keys. If a command of a running script is refused, the error has another code.
 func refused(err error) bool { return diagnose.HasCode(err, "CROSSSLOT", "NOPERM", "TRYAGAIN") }

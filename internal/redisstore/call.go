@@ -17,12 +17,14 @@ import (
 type Call struct {
 	Limits *Limits
 	Key    string
-	// Operation is what the call asks for. If Handles is not nil, the reply to a call that decides or
-	// renews overwrites its elements.
+	// Operation is what the call asks for. If Handles is not nil, the reply may overwrite its elements: with
+	// new handles if the call decides or renews. The handle of a limit with slots is always overwritten, and
+	// is zero unless the call has taken or renewed slots.
 	algorithm.Operation
 
-	// Answers has one answer for each limit, which a call that decides fills in. If a ban of the key
-	// had begun before the call, the answers are meaningless.
+	// Answers has one answer for each limit, which the reply to a call that decides fills in. If the key
+	// was banned before the call, no limit has decided, and the answers are meaningless. The same is true
+	// if several limiters decide together, and the key of another one was banned.
 	Answers []algorithm.Answer
 
 	next *Call // the call for the next limiter if several decide together; otherwise nil
@@ -45,8 +47,8 @@ func NewCall(l *Limits, k string, operation algorithm.Operation) *Call {
 	return d
 }
 
-// Ban returns the ban of the key. The ban is stored in inline, because a field of its own would make
-// each Call 16 bytes larger.
+// Ban returns the ban that a decision has found or begun. The ban is stored in inline, because a field of
+// its own would make each Call 24 bytes larger.
 func (d *Call) Ban() algorithm.Ban {
 	if d.Limits.bans == nil {
 		return algorithm.Ban{}
@@ -54,14 +56,14 @@ func (d *Call) Ban() algorithm.Ban {
 	return d.inline[0].Ban()
 }
 
-// Decide evaluates each limit for the units of the call. If all limits admit the units, Decide charges
-// or holds them, depending on the operation. While the server is down, the error is [health.ErrDown].
+// Decide evaluates each limit for the units of the call. If all limits admit the units, Decide charges or
+// holds them, depending on the operation. If the server is down, the error is [health.ErrDown].
 //
 // Decide returns after the timeout at the latest. If the server cannot run the script, Decide may take
 // up to one timeout more to ask the server for its version. If ctx has an earlier deadline, Decide
 // returns the error of ctx then, and the units and slots that the call holds are freed when the reply
-// comes. Decide may send a call although ctx has already ended: a caller that does not want this must
-// check ctx first.
+// comes. If ctx is canceled, Decide may do the same, or wait for the reply. Decide may send a call
+// although ctx has already ended: a caller that does not want this must check ctx first.
 func (s *Store) Decide(ctx context.Context, d *Call) error {
 	if d.Handles != nil {
 		d.HoldID = algorithm.NewHoldID() // slots can be freed by this id even if the reply is lost
@@ -70,13 +72,13 @@ func (s *Store) Decide(ctx context.Context, d *Call) error {
 }
 
 // End carries out an OpSettle, OpRefund or OpRelease, at most once, and then calls onEnd, unless onEnd
-// is nil. It sends the call even if ctx has ended: a ctx that ends before the timeout only bounds how
-// long the caller waits.
+// is nil. It sends the call even if ctx has ended. A ctx that has ended, or has a deadline before the end
+// of the timeout, only bounds how long the caller waits.
 //
-// If ctx has ended, or has a deadline before the end of the timeout, the call needs a goroutine. If
-// there are too many such goroutines, End returns ErrQueue at once, sends nothing and does not call
-// onEnd. In all other cases, onEnd has been called or will be. These include an ErrQueue because too
-// many calls wait for batches, or because the call has waited for its batch for too long.
+// With such a ctx, the call needs a goroutine. If there are too many such goroutines, End returns ErrQueue
+// at once, sends nothing and does not call onEnd. In all other cases, onEnd has been called or will be,
+// even if End returns ErrQueue for another reason: because too many calls wait for batches, or because the
+// call has waited for its batch for too long.
 func (s *Store) End(ctx context.Context, d *Call, onEnd func()) error {
 	sent := ctx
 	if ctx.Done() != nil {
@@ -114,16 +116,17 @@ func (s *Store) Block(ctx context.Context, l *Limits, k string, lasts int64, atL
 	return s.doWhenUp(ctx, NewCall(l, k, operation), s.deadlines.timer())
 }
 
-// hasLessTime reports whether ctx has ended, or will end before the timeout of a call that begins
-// now.
+// hasLessTime reports whether ctx has ended, or has a deadline before the end of the timeout of a call
+// that begins now.
 func (s *Store) hasLessTime(ctx context.Context) bool {
 	deadline, ok := ctx.Deadline()
 	return (ok && time.Until(deadline) < s.Timeout) || ctx.Err() != nil
 }
 
-// doWhenUp sends d at once if its server is up, and otherwise as soon as the server is up. It sends
-// d again only if the server did not receive d, or did not carry it out, so d is carried out at
-// most once. The caller waits until callerEnd.
+// doWhenUp sends d at once if its server is up, and otherwise as soon as the server is up. If the server
+// is down and does not soon come up (see [health.Monitor.Await]), the error is [health.ErrDown], or the error
+// with which d could not be sent. doWhenUp sends d again only if the server did not receive d, or did not
+// carry it out, so d is carried out at most once. The caller waits until callerEnd.
 func (s *Store) doWhenUp(ctx context.Context, d *Call, callerEnd *sharedTimer) error {
 	n := s.servers.of(ctx, s, d.Key)
 	err := errNotUp
@@ -150,8 +153,9 @@ const (
 	maxRetryPause = 20 * time.Millisecond
 )
 
-// beforeRetry waits until d can be sent again, and then returns nil. lastError is the error with
-// which d failed. If d must not be sent again, beforeRetry returns the error for the caller.
+// beforeRetry waits until d can be sent again, and then returns nil. lastError is the error with which d
+// failed. If d must not be sent again, or cannot be sent in time, beforeRetry returns the error for the
+// caller.
 func (s *Store) beforeRetry(ctx context.Context, n *node, d *Call, lastError error, pause time.Duration, callerEnd *sharedTimer) error {
 	switch {
 	case errors.Is(lastError, batch.ErrRetryAlone):
@@ -175,15 +179,16 @@ func (s *Store) beforeRetry(ctx context.Context, n *node, d *Call, lastError err
 	return cmp.Or(ctx.Err(), lastError)
 }
 
-// notDone reports whether err says that the server has received a call but not carried it out, because
-// the call shared a script with others, or because a hash slot is being moved and the server has only
-// some of the keys. Such a call must be sent again, alone.
+// notDone reports whether err says that a call was not carried out although the server is well: because the
+// call could not share a script or a round trip with others, or because a hash slot is being moved and the
+// server has only some of the keys. Such a call must be sent again, alone.
 func notDone(err error) bool {
 	return errors.Is(err, batch.ErrRetryAlone) || diagnose.HasCode(err, "TRYAGAIN")
 }
 
-// attempt sends d once. It sends d in a batch if enough calls are in flight. Otherwise it sends d alone,
-// as it always does if unbatched is set or the server has no batcher. The caller waits until callerEnd.
+// attempt sends d once: in a batch if so many calls are in flight that d must wait for one, and otherwise
+// alone. If unbatched is set, or if the server has no batcher, attempt always sends d alone. If too many
+// calls wait for batches, attempt does not send d, and returns ErrQueue. The caller waits until callerEnd.
 func (s *Store) attempt(ctx context.Context, n *node, d *Call, callerEnd *sharedTimer, unbatched bool) error {
 	b := s.batcher(n)
 	if b == nil || unbatched {
@@ -236,6 +241,7 @@ func (d *Call) Admitted() bool {
 	return !slices.ContainsFunc(d.Answers, func(a algorithm.Answer) bool { return !a.Admits })
 }
 
-// plain reports whether d is a decision that holds nothing. Scripts make plain decisions faster than all
+// plain reports whether d is a plain decision: it holds nothing, and no limit has slots. (A decision that
+// only evaluates is not plain either if a limit has slots.) Scripts make plain decisions faster than all
 // other calls.
 func (d *Call) plain() bool { return d.Op <= algorithm.OpCharge && !d.Limits.hasSlots }

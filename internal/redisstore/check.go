@@ -16,12 +16,12 @@ import (
 	"github.com/redislimit/redislimit/internal/diagnose"
 )
 
-// checkTime is the minimum time for which Check waits. A connection to a distant server may take that
-// long.
+// checkTime is how long Check waits for a step that may have to connect, unless the timeout of the Store is
+// longer. A connection to a distant server may take that long.
 const checkTime = 5 * time.Second
 
-// Check makes the server decide once, on keys that nothing else uses. If the server cannot decide, Check
-// returns the reason as an error. Otherwise it returns what an operator should change nevertheless.
+// Check makes the server decide once, on keys that nothing else uses. If the server cannot decide, the error
+// says why. Otherwise advice says what an operator should change nevertheless.
 func (s *Store) Check(ctx context.Context) (advice []string, cannot error) {
 	began := time.Now()
 	err := batch.Catch(func() error {
@@ -46,10 +46,10 @@ func (s *Store) Check(ctx context.Context) (advice []string, cannot error) {
 	return nil, s.explain(ctx, err)
 }
 
-// tryCommands is a script that returns which of the commands in ARGV the user may not run. It calls
-// each command with a key that nothing else uses as every argument: first with four arguments, and
-// then with fewer until Redis accepts their number. Redis checks the number before it checks the
-// rights and runs the command.
+// tryCommands is a script that returns which of the commands in ARGV the user may not run. It calls each
+// command, because Redis checks the rights only then. Redis first checks the number of arguments. So the
+// script calls a command with four arguments, and then with fewer until Redis accepts their number. Every
+// argument is the same key, which nothing else uses.
 //
 //nolint:dupword // Lua has many ends
 const tryCommands = `
@@ -87,8 +87,8 @@ func (s *Store) missingRights(ctx context.Context) string {
 	return "the Redis user may not run " + strings.ToLower(strings.Join(slices.Sorted(slices.Values(cmd.Val())), ", "))
 }
 
-// advice returns what is wrong with a server that can decide. It leaves out what it cannot find out
-// because the Redis user may not run a command.
+// advice returns what is wrong with a server that can decide. It leaves out what it cannot find out, for
+// example because the Redis user may not run a command.
 func (s *Store) advice(ctx context.Context) (all []string) {
 	options := s.servers.options
 	all = append(all, s.adviceOnOptions()...)
@@ -108,7 +108,7 @@ func (s *Store) advice(ctx context.Context) (all []string) {
 	return all
 }
 
-// adviceOnServers looks at the settings of all servers at the same time, for at most checkTime.
+// adviceOnServers looks at the settings and the clocks of all servers at the same time, for at most checkTime.
 func (s *Store) adviceOnServers(ctx context.Context) []string {
 	var mu sync.Mutex
 	var all []string
@@ -122,12 +122,12 @@ func (s *Store) adviceOnServers(ctx context.Context) []string {
 		})
 		return nil
 	})
-	mu.Lock() // a server that did not answer in time may still add its advice
+	mu.Lock() // needed, because the advice on a server that did not answer in time may still be added to all
 	defer mu.Unlock()
 	return slices.Sorted(slices.Values(all))
 }
 
-// adviceOf looks at the settings and the clock of one server.
+// adviceOf looks at the settings and the clock of one server. idle is the ConnMaxIdleTime of the client.
 func adviceOf(ctx context.Context, client *redis.Client, idle time.Duration) (all []string) {
 	if line := adviceOnClock(ctx, client); line != "" {
 		all = append(all, line)
@@ -195,7 +195,9 @@ func (s *Store) adviceOnOptions() (all []string) {
 	return all
 }
 
-// eachServer calls f for each server that stores keys.
+// eachServer calls f for each server that stores keys: concurrently for the masters of a Cluster, and for those
+// shards of a Ring that are up. It calls nothing if the client is not one of go-redis, and ignores the errors
+// of f.
 func (s *Store) eachServer(ctx context.Context, f func(context.Context, *redis.Client) error) {
 	switch c := s.servers.client.(type) {
 	case *redis.Client:

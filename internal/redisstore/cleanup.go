@@ -24,7 +24,8 @@ const (
 	cleanupPause = 50 * time.Millisecond
 )
 
-// cleanups sends the calls that free what is held for callers that have left.
+// cleanups sends the calls that free what is held for callers that have left. It also counts the goroutines
+// for which Close waits, including those of Later and End.
 type cleanups struct {
 	mu      sync.Mutex
 	waiting []cleanup
@@ -32,8 +33,8 @@ type cleanups struct {
 	sending int  // how many goroutines Close waits for: the one that runs the method free, and those that the method begin has counted
 }
 
-// A cleanup is a call that frees the units and slots that another call holds. They expire at until;
-// after that the cleanup is useless.
+// A cleanup is a call that frees the units and slots that another call holds. They expire at about the time
+// until. After that, the cleanup is useless, and is dropped.
 type cleanup struct {
 	limits    *Limits
 	key       string
@@ -41,10 +42,12 @@ type cleanup struct {
 	until     time.Time
 }
 
-// freeUnclaimed frees, in the background, the units and slots that d holds. It is called if nobody takes
-// the reply, because the caller has left or has received the error err. The charge of a plain decision
-// stays. If the reply is lost, only slots are freed, by the id that Decide chose for their hold, and
-// units are left to expire.
+// freeUnclaimed frees the units and slots that d holds. It is called if nobody takes the reply, because the
+// caller has left or has received the error err. Units that d has charged stay charged. There is one
+// exception: if a limit has a queue and d has Handles, everything that d has charged is given back. If the
+// reply is lost, only slots are freed, by the id that Decide chose for their hold, and units are left to
+// expire.
+// freeUnclaimed works in the background, unless OnlyCallers is set.
 func (s *Store) freeUnclaimed(d *Call, err error) {
 	call, holds := d.undo(err)
 	if !holds {
@@ -57,22 +60,24 @@ func (s *Store) freeUnclaimed(d *Call, err error) {
 	s.freeLater(d, call, time.Duration(longest)*time.Microsecond)
 }
 
-// freeLater makes a call about the key of d in the background, at most once. It gives up if the call
-// cannot be sent within the given time, or if too many cleanups wait.
+// freeLater makes a call about the key of d in the background, at most once; with OnlyCallers, it makes the
+// call before it returns. It gives up if the call cannot be sent within the given time, or if too many
+// cleanups wait.
 func (s *Store) freeLater(d *Call, call algorithm.Operation, within time.Duration) {
 	s.cleanups.add(s, cleanup{d.Limits, d.Key, call, time.Now().Add(within)})
 }
 
-// callerLeft frees what is held for d, whose caller left before the round trip ended with err. If
-// err or the error of d is not nil, finish or failEach has already done this.
+// callerLeft frees what is held for d, whose caller left before the round trip ended with err. If err or
+// the error of d is not nil, there is nothing left to do: d was not carried out, or finish or failEach has
+// already freed what it holds.
 func (s *Store) callerLeft(d *Call, err error) {
 	if err == nil && d.err == nil {
 		s.freeUnclaimed(d, nil)
 	}
 }
 
-// undo returns the call that frees what d holds after d ended with err. It returns false if d holds
-// nothing.
+// undo returns the call that frees what d holds after d ended with err. It returns false if there is nothing
+// to free. freeUnclaimed says what is freed.
 func (d *Call) undo(err error) (call algorithm.Operation, holds bool) {
 	if d.Handles == nil || d.Op != algorithm.OpCharge && d.Op != algorithm.OpReserve {
 		return call, false
@@ -119,7 +124,8 @@ func replyLost(err error) bool {
 	return !errors.As(err, &reply) || strings.Contains(reply.Error(), "other limits have changed")
 }
 
-// add sends a cleanup in the background.
+// add sends a cleanup in the background or, with OnlyCallers, before it returns. It drops the cleanup if too
+// many cleanups wait.
 func (cs *cleanups) add(s *Store, c cleanup) {
 	switch {
 	case !cs.note(c):
@@ -130,8 +136,8 @@ func (cs *cleanups) add(s *Store, c cleanup) {
 	}
 }
 
-// note adds a cleanup to the ones that wait. It reports whether the caller must start free, because no
-// goroutine is running it.
+// note adds a cleanup to the ones that wait, unless there are too many. It reports whether the caller must
+// call free, because no goroutine is running it.
 func (cs *cleanups) note(c cleanup) bool {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
@@ -173,15 +179,16 @@ func (s *Store) Later(f func() error, ended func(error)) bool {
 	return true
 }
 
-// end ends the count of a goroutine that begin has counted.
+// end must be called when a goroutine that begin has counted is done.
 func (cs *cleanups) end() {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	cs.sending--
 }
 
-// free sends all cleanups that wait, and returns when none is left. Cleanups for a server that is down
-// wait until the server answers again. They are dropped when they are useless, or when s is closed.
+// free sends all cleanups that wait, each at most once, and returns when none is left. Cleanups for a server
+// that is down wait until the server answers again. They are dropped when they are useless, or when s is
+// closed. free must be called only if note has returned true.
 func (cs *cleanups) free(s *Store) {
 	for {
 		cs.mu.Lock()

@@ -21,8 +21,8 @@ type deadlineContext struct {
 // A sharedTimer ends the calls that begin within a short time of each other: within 1/64 of their
 // timeout. It therefore ends a call up to 1/64 of the timeout early.
 type sharedTimer struct {
-	began, deadline time.Time
-	done            chan struct{}
+	began, deadline time.Time     // began is when the first of the calls began
+	done            chan struct{} // closed at the deadline
 }
 
 // endsBefore reports whether t ends before other. A nil timer never ends.
@@ -76,15 +76,17 @@ func (d *deadlines) next(now time.Time) *sharedTimer {
 	return t
 }
 
-// bounded runs f, which makes a call to Redis, and waits for f for at most d.
+// bounded is like boundedByCtx, but waits for f for at most d.
 func (s *Store) bounded(ctx context.Context, d time.Duration, f func(context.Context) error) error {
 	bounded, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
 	return s.boundedByCtx(bounded, f)
 }
 
-// boundedByCtx runs f, which makes a call to Redis, and waits for it until ctx ends. If the client
-// does not end calls with their contexts, f continues in a goroutine.
+// boundedByCtx runs f, which makes calls to Redis, and waits for it until the deadline of ctx at the latest.
+// If the client ends calls at their deadlines, f runs in the goroutine of the caller. A panic of a hook of
+// the client then reaches the caller, which should use batch.Catch. Otherwise f runs in a goroutine of its
+// own, which continues after ctx has ended, and a panic is returned as a [batch.HookError].
 func (s *Store) boundedByCtx(ctx context.Context, f func(context.Context) error) error {
 	if s.servers.ctxDeadlines {
 		return f(ctx)

@@ -1,10 +1,10 @@
 // Package redisstore sends the decisions of limiters to Redis, and everything else that changes a
 // key there: settling, releasing and renewing what is held, resetting and banning.
 //
-// A [Store] belongs to one limiter. NewStore gets a client of go-redis, the limits and name of the
-// limiter, and the [Hooks] that notify the limiter of failures. A Store knows keys, scripts and
-// replies. The package that imports it, core, turns replies into results and decides by the outage
-// policy when a call fails. Package core/guard, above core, is the middleware for requests.
+// A [Store] belongs to one limiter, or to several limiters that decide together. NewStore gets a client
+// of go-redis, the limits and name of the limiter, and the [Hooks] that notify the limiter of failures.
+// A Store knows keys, scripts and replies. Package core turns the replies into results, and decides by
+// the outage policy when a call fails. Package core/guard, above core, is the middleware for requests.
 //
 // The files:
 //
@@ -17,14 +17,15 @@
 //	script.go     a script as a command, and EVAL after NOSCRIPT
 //	deadline.go   deadlines of calls and callers, by timers that many of them share
 //	sha1.go       the digest of a script, which FIPS mode may forbid; sha1_go125.go is for Go before 1.26
-//	options.go    which options of the client may end a call before its timeout
-//	fault.go      how the failure of a call is recorded
+//	options.go    the options of the client, and whether the client ends a call at its deadline
+//	fault.go      the errors of calls, and how the failure of a call is recorded
 //	cleanup.go    frees what is held for callers that have left
-//	background.go calls that no caller waits for, many in one script: renewals, settlements of leases
-//	servers.go    Servers: the knowledge that all limiters over one client share; node: one server
+//	background.go calls that a limiter makes by itself, many in one script: renewals, settlements of leases
+//	servers.go    Servers: the knowledge that all limiters over one client share if they have the same
+//	              timeout; node: one server
 //	sharding.go   finds out whether one script may have the keys of several calls
 //	prober.go     makes the trial calls by which package health watches a server
-//	check.go      Limiter.Check
+//	check.go      Check: what Limiter.Check finds out about the servers and the client
 //
 // The packages below this one: algorithm writes the scripts and reads their replies; batch lets
 // calls share round trips; health decides when a server is down and when to try it again; diagnose

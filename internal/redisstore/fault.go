@@ -15,23 +15,24 @@ import (
 )
 
 var (
-	// ErrQueue says that too many decisions wait in this process. The decision was not sent, and
-	// the server is not at fault.
+	// ErrQueue says that too many calls wait in this process. The call was not sent, and the server is
+	// not at fault.
 	ErrQueue = errors.New("too many decisions are waiting in this process")
-	// ErrSentLate says that a decision waited in this process for most of its time before it was
-	// sent. The server is not at fault.
+	// ErrSentLate says that a call waited in this process for most of its time before it was sent, and
+	// was not answered in the time that was left. It may have been carried out. The server is not at fault.
 	ErrSentLate = errors.New("too many decisions are waiting in this process: this one was sent late")
-	// errHeldUp says that a decision was not sent because the server has not answered earlier ones.
-	// The server is at fault.
+	// errHeldUp says that a call was not sent because the server has not answered earlier ones. The server
+	// is at fault.
 	errHeldUp = errors.New("not sent: redis has not answered the calls before it")
-	// errNotUp is the error of a decision that was not sent because its server is not up. doWhenUp
-	// makes the decision wait until the server is up, or known to be down.
+	// errNotUp is the error of a call that was not sent because its server is not up. doWhenUp makes the
+	// call wait until the server is up, or known to be down. In the latter case, the caller gets errNotUp,
+	// which wraps health.ErrDown.
 	errNotUp error = unsentError{health.ErrDown}
 )
 
 // outcome returns what the error of a call says about its server, and the error for the caller. began is
-// when the call began, and allowed is how long it was allowed to take. A reply that cannot be read says
-// nothing bad about the server, because it concerns only one key.
+// when the call began, and allowed is how long it was allowed to take. A reply that cannot be read, or that
+// says that a script failed halfway, says nothing bad about the server, because it concerns only one key.
 func (s *Store) outcome(err error, allowed time.Duration, began time.Time) (health.Outcome, error) {
 	if errors.Is(err, algorithm.ErrPartly) || errors.Is(err, algorithm.ErrReply) {
 		return health.Rejected, err
@@ -43,8 +44,8 @@ func (s *Store) outcome(err error, allowed time.Duration, began time.Time) (heal
 	return o, err
 }
 
-// explain adds to err what an operator can do about it. To find that out, it may ask the server for its
-// version.
+// explain adds to err what an operator can do about it. If the server lacks what the scripts need, explain
+// also asks the server for its version, which may take one timeout.
 func (s *Store) explain(ctx context.Context, err error) error {
 	return diagnose.Explain(err, s.servers.cluster != nil, func() string {
 		info := redis.NewStringCmd(ctx, "info", "server")
@@ -81,9 +82,10 @@ func unsent(err error) error {
 	return err
 }
 
-// failed records the failure of a call that began at the given time, and returns the error for its
-// caller. The functions in s.Hooks receive the values of ctx. If a hook of the client panicked or ended
-// the goroutine, only HookPanicked is called, because that says nothing about the server.
+// failed records the failure of d, or of several calls of which d is one, and returns the error for the
+// callers. began is when the round trip began. The functions in s.Hooks receive the values of ctx. If a hook
+// of the client panicked or ended the goroutine, only HookPanicked is called, because such an error says
+// nothing about the server.
 func (s *Store) failed(ctx context.Context, n *node, d *Call, err error, began time.Time) error {
 	if hook := (*batch.HookError)(nil); errors.As(err, &hook) {
 		if s.Hooks.HookPanicked != nil {

@@ -3,12 +3,12 @@ package redisstore
 import "github.com/redis/go-redis/v9"
 
 // optionsOf returns the options of the connections of a client, or nil if the client is not one of
-// go-redis. go-redis has already replaced some of the values that the user has set: for example, -1
-// has become 0. ReadTimeout and WriteTimeout mean:
+// go-redis. go-redis has already replaced some of the values that the user has set: for example, the
+// -1 of a Client has become 0. ReadTimeout and WriteTimeout then bound each read and each write:
 //
-//	positive  a step of a call takes at most that long, and no longer than the context lasts
-//	0         a step of a call takes at most as long as the context lasts
-//	negative  nothing bounds a call, whatever the context and ContextTimeoutEnabled say
+//	positive  by that time and, if ContextTimeoutEnabled is set, by the deadline of the context
+//	0         by the deadline of the context if ContextTimeoutEnabled is set, and otherwise not at all
+//	negative  not at all, whatever the context and ContextTimeoutEnabled say
 func optionsOf(client Client) *redis.Options {
 	var given *redis.Options
 	switch c := client.(type) {
@@ -38,9 +38,11 @@ func optionsOf(client Client) *redis.Options {
 	return node.Options()
 }
 
-// endsWithContext reports whether a client with these options ends a call when its context ends. A
-// client with user functions that run while a connection is made does not: they may take any time, and
-// some, such as CredentialsProvider, do not even get a context.
+// endsWithContext reports whether a client with these options ends a call at the deadline of its context.
+// (While go-redis waits for a reply, it does not notice that a context is canceled.) A client with user
+// functions that prepare a new connection does not end its calls in time: these functions may take any
+// time, and some, such as CredentialsProvider, do not even get a context. A Dialer of the user does not
+// matter, because go-redis calls it in another goroutine. o may be nil.
 func endsWithContext(o *redis.Options) bool {
 	if o == nil || !o.ContextTimeoutEnabled || o.ReadTimeout < 0 || o.WriteTimeout < 0 {
 		return false

@@ -17,8 +17,9 @@ import (
 // A prober lets package health find out whether a server can decide.
 type prober struct{ node *node }
 
-// Probe makes the server decide once, on keys that nothing else uses, by the limits of any open Store.
-// The time that it takes to find the server of a key counts as part of the probe.
+// Probe makes the server decide once, on keys that nothing else uses, by the limits of any open Store. If no
+// Store is open, it does nothing. The time that it takes to find the server of a key counts as part of the
+// probe.
 func (p prober) Probe(ctx context.Context, lastError error) (health.Outcome, error) {
 	st := p.node.servers.anOpenStore()
 	if st == nil {
@@ -54,12 +55,12 @@ var errMoved = errors.New("another server has the keys")
 
 // dial tests the connection to the server outside the client's pool. It does so if the last error
 // was a failure to connect, or a timeout while the pool has no idle connection. The pool would be
-// too slow for this: after a few failures, it tries to connect only once per second, and a host
-// name that does not resolve occupies a place in the pool for seconds.
+// too slow for this: after as many failures as it may have connections, it tries to connect only once
+// per second, and a host name that does not resolve occupies a place in the pool for seconds.
 //
-// dial makes a connection and closes it. After a timeout, if the client does not end calls in time,
-// dial also sends a PING. If the PING is not answered, the probe ends here: otherwise, each probe
-// would keep a connection of the pool for seconds, until none is left.
+// dial makes a connection and closes it. After a timeout, if the client does not end calls at their
+// deadlines, dial also sends a PING. If the PING is not answered, the probe ends here: otherwise, each
+// probe would keep a connection of the pool for seconds, until none is left.
 func (p prober) dial(ctx context.Context, lastError error) error {
 	client := p.node.client.Value()
 	timedOut := diagnose.IsTimeout(lastError)
@@ -90,8 +91,9 @@ const (
 	addressTime = 100 * time.Millisecond
 )
 
-// Address returns the server's address. For the master behind Sentinel it is the address in the last
-// error, or else the address that a new connection has reached.
+// Address returns the server's address. For the master behind Sentinel, this is the address in the last
+// error, or else the address of a new connection or of its error. If none of them has an address, Address
+// returns the name that go-redis gives to this master.
 func (p prober) Address(ctx context.Context, lastError error) string {
 	client := p.node.client.Value()
 	if p.node.addr != failoverAddr || client == nil {

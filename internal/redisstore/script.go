@@ -6,13 +6,14 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A Client is what a [Store] needs of go-redis.
+// A Client is what a [Store] needs of a client, which may be one of go-redis or another one.
 type Client interface {
 	Process(ctx context.Context, cmd redis.Cmder) error
 }
 
-// A script is a Lua script. It is sent by its digest, if Redis has run it before, or as a whole. The
-// fields have the type any because they become arguments of a command.
+// A script is a Lua script. Only its digest is sent, and then the whole script if Redis does not know the
+// digest. If this process cannot compute digests (see Digest), the whole script is always sent. The fields
+// have the type any because they become arguments of a command.
 type script struct {
 	verb, body any // "evalsha" and the digest, or "eval" and the source
 	source     any
@@ -29,8 +30,9 @@ func newScript(source string, undeclared bool) script {
 // scriptArgs is how many arguments come before the keys. The method command fills them in.
 const scriptArgs = 3
 
-// command returns the command that runs the script. It fills in the first scriptArgs of args; after
-// them come the given number of keys, and then the other arguments.
+// command returns the command that runs the script. It fills in the first scriptArgs of args; after them come
+// the given number of keys, and then the other arguments. If the keys are undeclared, Redis gets 0 as the
+// number of keys, and command appends the true number to the arguments.
 func (s script) command(ctx context.Context, args []any, keys int) onceCmd {
 	args[0], args[1], args[2] = s.verb, s.body, keys
 	if s.undeclared {
@@ -52,8 +54,8 @@ func (s script) newCommand(ctx context.Context, args []any) onceCmd {
 	return cmd
 }
 
-// eval runs the script and returns its reply. If Redis does not know the script, eval calls loaded,
-// unless loaded is nil.
+// eval runs the script and returns its reply. If Redis does not know the script, eval calls loaded, unless
+// loaded is nil, and sends the whole script.
 func (s script) eval(ctx context.Context, client Client, args []any, keys int, loaded func(context.Context)) ([]int64, error) {
 	cmd := s.command(ctx, args, keys)
 	sendErr := client.Process(ctx, cmd)

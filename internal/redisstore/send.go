@@ -26,9 +26,9 @@ type roundTrip struct {
 // The server must answer within the timeout, which begins now. The caller waits until callerEnd. If
 // the caller has already waited in this process before it called send, callerEnd comes before the
 // end of the timeout. A nil callerEnd means that the caller waits for the whole round trip, as
-// batches and calls in the background do. A caller may have to leave before the end of the timeout,
-// because of callerEnd or the deadline of ctx. It then leaves the round trip to a goroutine, which
-// records whether the server answers in time.
+// batches and shared round trips in the background do. A caller may have to leave before the end of
+// the timeout, because of callerEnd, or because ctx has ended or has an earlier deadline. It then
+// leaves the round trip to a goroutine, which records whether the server answers in time.
 //
 //	client        new connections  caller         sent by             caller waits for
 //	ends calls    in time          stays          its own goroutine   the reply or the end of the round trip
@@ -36,13 +36,13 @@ type roundTrip struct {
 //	ends calls    may be late      stays or not   another goroutine   the same
 //	does not      either           stays or not   another goroutine   the same
 //
-// "Ends calls" means that the client gives up when the context that it gets has ended: see
+// "Ends calls" means that the client gives up at the deadline of the context that it gets: see
 // endsWithContext. "May be late" is [health.Monitor.SlowToConnect]: the client then gets more time
 // than the timeout, so that the connection is made for the next caller.
 //
 // The first row is the usual case. The caller sends the call itself, because a lone call took 39%
-// longer in another goroutine. It then waits for the reply even if ctx is canceled before the reply
-// comes; if the call fails after that, package core returns the error of ctx.
+// longer in another goroutine. The caller then waits for the reply even if ctx is canceled before the
+// reply comes; if the call fails after that, package core returns the error of ctx.
 func (s *Store) send(ctx context.Context, n *node, calls []*Call, place batch.Place[*Call], callerEnd *sharedTimer) error {
 	now := time.Now()
 	trip := roundTrip{n, calls, place, now, s.deadlines.at(now)}
@@ -58,13 +58,15 @@ func (s *Store) send(ctx context.Context, n *node, calls []*Call, place batch.Pl
 // sendAsync sends a round trip in a goroutine of its own, and waits as long as the caller can.
 //
 // Until trip.end, either the caller waits for the reply or, after the caller has left, another
-// goroutine does. After trip.end, nobody waits for the goroutine that sends. That goroutine keeps a
-// connection of the client's pool until the client gives up, so no more such goroutines are left
-// over than the pool has connections.
+// goroutine does. After trip.end, nobody waits for the goroutine that sends, which continues until the
+// client gives up. go-redis lets it wait for a connection only until connectEnd. If the goroutine is
+// still left over after that, it has a connection of the client's pool, so no more such goroutines are
+// left over than the pool has connections.
 //
 // Units and slots that the calls hold are freed if no caller gets the reply:
 //
 //	the round trip fails, or ends too late             by finish
+//	the round trip succeeds, but the call fails        by failEach
 //	the round trip succeeds after its caller has left  by callerLeft
 //	the round trip succeeds after trip.end             by endedLate
 //
@@ -102,8 +104,8 @@ func (s *Store) sendAsync(ctx context.Context, trip roundTrip, callerEnd *shared
 	return cmp.Or(ctx.Err(), s.timeoutError())
 }
 
-// endedLate records the outcome of a round trip that finish has already recorded as a timeout. Only
-// an answer tells the health monitor anything new.
+// endedLate records the outcome of a round trip that finish has already recorded as a timeout, and frees
+// what its calls hold. Only an answer tells the health monitor anything new.
 func (s *Store) endedLate(trip roundTrip, err error) {
 	if err == nil {
 		trip.node.health.Answered(trip.began, trip.calls[0].wrote())
@@ -111,9 +113,12 @@ func (s *Store) endedLate(trip roundTrip, err error) {
 	s.freeAllUnclaimed(trip.calls, err)
 }
 
-// finish waits for a round trip, records how it ended, and lets the next batch start. If the calls
-// were not made (see notDone), finish records nothing. If wait does not return, a hook of the
-// client has ended this goroutine, and the replies are lost.
+// finish calls wait, which waits for the round trip and returns its error. It records how the round trip
+// ended, gives back the place of a lone call, so that the next batch may start, and frees what is held by
+// calls that failed. If the error is one of notDone, nothing was held, and finish records nothing. (If the
+// calls of a batch were not made, the error is nil, and each of them has ErrRetryAlone. The round trip then
+// counts as answered.) If wait does not return, a hook of the client has ended this goroutine, and the
+// replies are lost.
 func (s *Store) finish(ctx context.Context, trip roundTrip, wait func() error) error {
 	returned := false
 	defer func() {
@@ -142,9 +147,9 @@ func (s *Store) finish(ctx context.Context, trip roundTrip, wait func() error) e
 	return err
 }
 
-// failEach records the failures of calls that have errors of their own. If one of several scripts
-// has failed, all calls in the script have the same error. This counts as one failure of the
-// server, not as one for each call.
+// failEach records the failures of calls that have errors of their own, and frees what these calls hold. If
+// one of several scripts has failed, all calls in the script have the same error. This counts as one failure
+// of the server, not as one for each call.
 func (s *Store) failEach(ctx context.Context, trip roundTrip) {
 	var known map[*partError]error
 	for _, d := range trip.calls {

@@ -18,14 +18,14 @@ import (
 	"github.com/redislimit/redislimit/internal/health"
 )
 
-// Servers is the knowledge of this process about the servers behind one client. All limiters over the
-// client share it, so that only one of them has to find out that a server is down.
+// Servers is the knowledge of this process about the servers behind one client. All limiters over the client
+// that have the same timeout share it, so that only one of them has to find out that a server is down.
 type Servers struct {
 	client       Client
 	cluster      *redis.ClusterClient // client, if it is one; otherwise nil
 	ring         *redis.Ring          // client, if it is one; otherwise nil
 	options      *redis.Options       // see optionsOf; may be nil
-	ctxDeadlines bool                 // whether the client ends a call with its context
+	ctxDeadlines bool                 // whether the client ends a call at the deadline of its context; see endsWithContext
 
 	whole         *node // the single server, a Cluster before its topology is known, or a client whose nodes are unknown
 	topologyKnown atomic.Bool
@@ -36,8 +36,8 @@ type Servers struct {
 	timeout   time.Duration // the timeout of all Stores that share the Servers
 	listeners health.Listeners
 
-	mu       sync.Mutex
-	stores   []weak.Pointer[Store] // some of them may be closed
+	mu       sync.Mutex            // guards stores, changes of byAddr, movingSince and movingLast
+	stores   []weak.Pointer[Store] // some of them may be closed or garbage-collected
 	unclosed atomic.Int64          // how many Stores have not been closed, including garbage-collected ones
 
 	// movingSince and movingLast are the times of the first and the last error of the current move of
@@ -54,21 +54,21 @@ type node struct {
 	client  weak.Pointer[redis.Client] // the client of this server; nil for a whole Cluster or Ring, and for clients that are not of go-redis
 	servers *Servers
 	health  *health.Monitor
-	gone    atomic.Bool // whether the server has left the Cluster
+	gone    atomic.Bool // whether go-redis has forgotten the server, for example because it has left the Cluster
 
 	sharding sharding
 
-	mu  sync.Mutex
-	key string // the user's key for probes; see noteKey
+	mu  sync.Mutex // guards key
+	key string     // the user's key for probes; see noteKey
 }
 
 const (
 	// assumedPoolSize is the size of the connection pool that is assumed for a client that does not
 	// reveal it: a Cluster or Ring as a whole, or a client that is not go-redis's own.
 	assumedPoolSize = 10
-	// defaultProbeKey is the user's key of a probe while no key of the server is known. Because it
-	// begins with "~", package key replaces it by its digest, which is the stored form of no other
-	// key.
+	// defaultProbeKey is the user's key of a probe until noteKey has remembered one; for a single
+	// server, always. Because it begins with "~", package key replaces it by its digest, which is the
+	// stored form of no other key.
 	defaultProbeKey = "~probe"
 )
 
@@ -106,7 +106,7 @@ func (n *node) noteKey(k string) {
 	n.key = k
 }
 
-// probeKey returns the key that noteKey remembered last.
+// probeKey returns the key that noteKey remembered last, or defaultProbeKey.
 func (n *node) probeKey() string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -154,7 +154,7 @@ func serversOf(client Client, timeout time.Duration) *Servers {
 	return s
 }
 
-// forgetServers removes the entry of a Servers that is no longer used.
+// forgetServers removes the entry of a Servers that was garbage-collected, unless a new one has replaced it.
 func forgetServers(key sharedKey) {
 	shared.Lock()
 	defer shared.Unlock()
@@ -203,7 +203,7 @@ func (s *Servers) storeClosed() {
 	}
 }
 
-// openStores returns the Stores that are not closed.
+// openStores returns the Stores that are neither closed nor garbage-collected.
 func (s *Servers) openStores() []*Store {
 	var open []*Store
 	s.mu.Lock()
@@ -225,7 +225,7 @@ func (s *Servers) anOpenStore() *Store {
 	return nil
 }
 
-// of returns the server that has the Redis keys of the user's key k in st.
+// of returns the server that has the Redis keys of the user's key k in st, or s.whole if that is not known.
 func (s *Servers) of(ctx context.Context, st *Store, k string) *node {
 	var client *redis.Client
 	switch {
@@ -270,10 +270,10 @@ func (s *Servers) probeClient(ctx context.Context, n *node, st *Store, k string)
 	}
 }
 
-// reloadTopology makes go-redis read the topology of a Cluster again while a node is down. go-redis
-// itself would read it once per minute. reloadTopology does not use ReloadState, of which only one
-// can run at a time: if a node hangs, ReloadState would block all reading of the topology until the
-// ReadTimeout of go-redis. Each ForEachMaster reads the topology independently.
+// reloadTopology makes go-redis read the topology of a Cluster again while a node is down, at most once per
+// reloadPause. By itself, go-redis would read it once per minute by default. reloadTopology does not use
+// ReloadState, of which only one can run at a time: if a node hangs, ReloadState would block all reading of
+// the topology until the ReadTimeout of go-redis. Each ForEachMaster reads the topology independently.
 func (s *Servers) reloadTopology(ctx context.Context) {
 	now := int64(time.Since(s.created))
 	last := s.reloadedAt.Load()
@@ -309,7 +309,7 @@ func (s *Servers) addNode(addr string, client *redis.Client) *node {
 	return n
 }
 
-// forget removes the node at addr.
+// forget removes the node at addr, and marks it as gone, so that Stores forget its batchers.
 func (s *Servers) forget(addr string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -33,13 +33,13 @@ import (
 // keys is. For such servers, a batch is sent as a pipeline of scripts.
 type sharding struct {
 	state atomic.Int32
-	mu    sync.Mutex
+	mu    sync.Mutex     // guards check
 	check *shardingCheck // the check in flight, or else the last one
 }
 
 // A shardingCheck is one attempt to find out the sharding of a server.
 type shardingCheck struct {
-	done  chan struct{} // closed when the attempt has ended
+	done  chan struct{} // closed when the attempt has ended; only after that may ended and err be read
 	ended time.Time
 	err   error
 }
@@ -59,7 +59,7 @@ const (
 	shardingTries = 100 * shardingKeys
 	// shardingTTL is after how long the temporary keys expire if they cannot be deleted.
 	shardingTTL = 10 * time.Second
-	// shardingPause is the time between a failed attempt and the next one.
+	// shardingPause is the shortest time between an attempt that found nothing out and the next one.
 	shardingPause = time.Second
 )
 
@@ -73,10 +73,10 @@ func (n *node) setSeparateScripts() { n.sharding.state.Store(separateScripts) }
 // allowsOneScript reports whether it is known that one script may have the keys of several decisions.
 func (n *node) allowsOneScript() bool { return n.sharding.state.Load() == oneScript }
 
-// awaitSharding reports whether one script may have the keys of several decisions. If that is not
-// known yet, it waits for the check. If the server replies to the check with an error,
-// awaitSharding reports false. If the server does not reply, awaitSharding returns the error of the
-// check.
+// awaitSharding reports whether one script may have the keys of several decisions. If that is not known yet,
+// it waits for the check, but no longer than ctx lasts. It reports false if the server replied to the check with
+// an error, if the check found too few keys, or if checkSharding makes no check now. If the server did not
+// reply, awaitSharding returns the error of the check, and if ctx ended first, the error of ctx.
 func (n *node) awaitSharding(ctx context.Context, st *Store) (bool, error) {
 	check := n.checkSharding(ctx, st)
 	if check != nil {
@@ -153,7 +153,8 @@ return seen`
 
 // detectSharding writes keys of several hash slots of the server, each by a command of its own, finds
 // out whether one script sees all of them, and deletes them. This takes one round trip, and only
-// commands that decisions also need.
+// commands that decisions also need. detectSharding returns the state of the sharding, which is
+// shardingUnknown if this cannot be found out.
 func (n *node) detectSharding(ctx context.Context, client pipeliner, head string) (int32, error) {
 	keys := n.shardingCheckKeys(ctx, head)
 	if len(keys) < 2 {

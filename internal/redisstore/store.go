@@ -22,15 +22,15 @@ import (
 type Config struct {
 	Prefix, Limiter string           // every Redis key begins with Prefix and Limiter
 	Limits          *Limits          // for the scripts, batch sizes, probes and Others; a Call brings Limits of its own, of the same kinds
-	Timeout         time.Duration    // how long a caller waits at most, and how long the server may take
+	Timeout         time.Duration    // how long a caller waits at most, and how long the server may take for a call
 	MaxBatch        int              // the most decisions in one round trip; 1 means that none share
 	Clock           func() time.Time // the clock of this process, for limits that need it; nil means time.Now
-	Hooks           *Hooks           // may be nil. The pointer identifies the limiter: Hooks that several Stores share are notified once
+	Hooks           *Hooks           // may be nil. The pointer identifies the limiter: it is notified of an outage once for all its Stores
 
 	// OnlyCallers is for tests that need a fixed order of calls. A call that leaves something to be
-	// freed frees it before it returns, Later runs nothing, and SendAll makes one call after the other
-	// if they cannot share a script. Calls that outlive their callers, sharding checks and probes
-	// still have goroutines of their own.
+	// freed frees it before it returns, Later runs nothing, and SendAll makes the calls to one server one
+	// after the other if they cannot share a script. Calls that outlive their callers, sharding checks
+	// and probes still have goroutines of their own.
 	OnlyCallers bool
 }
 
@@ -40,19 +40,25 @@ type Config struct {
 type Hooks struct {
 	// ScriptLoaded is called when Redis does not know a script, before the whole script is sent.
 	ScriptLoaded func(ctx context.Context)
-	// CallFailed is called once for each call that failed, and once for a batch that failed as a
-	// whole, unless a hook of the client has ended it. Errors of hash slots that are being moved count
-	// only after slotsStuckAfter. notServer says that the error is no sign that the server is down.
+	// CallFailed is called for each failure of a round trip, of one of its scripts or of a single call in
+	// it, even if the call is sent again afterwards. The failure of a round trip or script that has several
+	// calls is reported once for all of them. CallFailed is not called for calls that were not sent, as
+	// with ErrQueue or [health.ErrDown], nor if a hook of the client has ended the round trip. It is called
+	// for errors of hash slots that are being moved only after slotsStuckAfter. notServer says that the
+	// error is no sign that the server is down.
 	CallFailed func(ctx context.Context, err error, notServer bool)
-	// HookPanicked is called for each round trip that a hook of the client has ended by a panic, and for
-	// some of those that a hook has ended by runtime.Goexit.
+	// HookPanicked is called for each round trip that a hook of the client has ended by a panic before the
+	// timeout, and for some of those that a hook has ended by runtime.Goexit.
 	HookPanicked func(ctx context.Context, err *batch.HookError)
-	// ServerChanged is called when a server goes down or comes back.
+	// ServerChanged is called when a server goes down, comes back or is replaced, and again while it stays
+	// down: see [health.Event].
 	ServerChanged health.Listener
 }
 
-// A Store decides for the keys of one limiter. Each call is atomic for its key, and takes its time
-// from the clock of the server. A Store is safe for concurrent use.
+// A Store decides for the keys of one limiter. A limiter has one Store for each list of algorithms that
+// its limits have, and Together returns Stores for several limiters. Each call is atomic for its key, and
+// takes its time from the clock of the server. Only the bounds of calendar windows come from the clock of
+// this process: see Config.Clock. A Store is safe for concurrent use.
 type Store struct {
 	Config
 
@@ -66,7 +72,7 @@ type Store struct {
 	script      script // for one call
 	batchScript script // for several calls
 	mixedScript script // for several calls whose limits have different numbers
-	perScript   int    // how many calls one script may make if each is not plain and costs one unit
+	perScript   int    // how many calls one script may make if none is plain (see Call.plain) and each costs one unit
 
 	deadlines        deadlines
 	connectDeadlines deadlines // of calls to a server that is slow to connect
@@ -134,20 +140,23 @@ func (s *Store) init() {
 }
 
 // Others reports whether another limiter over the client uses the same Redis keys with other numbers,
-// which is a conflict. It also returns how many Stores over the client have not been closed.
+// which is a conflict. It also returns how many Stores over the client have not been closed. Both are only
+// about Stores that share the Servers of s: those with the same timeout.
 func (s *Store) Others() (conflict bool, unclosed int) {
 	return slices.ContainsFunc(s.servers.openStores(), func(other *Store) bool {
 		return other.head == s.head && other.Hooks != s.Hooks && other.Limits.differ(s.Limits)
 	}), int(s.servers.unclosed.Load())
 }
 
-// SharesKeys reports whether other belongs to a limiter of the same name over the same client.
+// SharesKeys reports whether other belongs to a limiter of the same prefix and name, over the same client and
+// with the same timeout.
 func (s *Store) SharesKeys(other *Store) bool {
 	return s.head == other.head && s.servers == other.servers
 }
 
-// Close waits until everything is freed that s holds for callers that have left, but no longer than the
-// timeout. It then ends the background work for the client, unless another open Store needs it.
+// Close waits for the calls in the background, but no longer than the timeout: for those that free what s
+// holds for callers that have left, and for the calls of Later and End. It then ends the probes of the
+// servers, unless another open Store needs them. The Store can still be used after Close.
 func (s *Store) Close() {
 	s.cleanups.wait(s.Timeout)
 	if s.subscription.Close() {
@@ -158,9 +167,10 @@ func (s *Store) Close() {
 
 func (s *Store) closed() bool { return s.subscription != nil && s.subscription.Closed() }
 
-// probe charges one unit to keys that nothing else uses, in the hash slot of k, and returns nil if
-// the charge succeeds. A probe needs everything that a decision needs, in one round trip. Its
-// limits have windows that are so short that its keys expire soon.
+// probe finds out whether a server can decide. It charges one unit to keys that nothing else uses, in
+// the hash slot of k, and returns nil if the charge succeeds. It uses the script of decisions, in one
+// round trip, so it fails if the server cannot run this script. The windows of its limits are short, so
+// that its keys expire soon.
 func (s *Store) probe(ctx context.Context, client Client, k string) error {
 	limits, unique := slices.Clone(s.Limits.limits), strconv.FormatUint(rand.Uint64(), 36)
 	for i, m := range limits {

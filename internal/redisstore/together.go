@@ -19,8 +19,8 @@ const maxStoresTogether = 1000
 // storeNumber is the number of the Store that was made last.
 var storeNumber atomic.Uint64
 
-// ErrApart says that the limiters must decide one after the other. In most cases, the keys are or
-// may be on several servers. Together lists the other reasons.
+// ErrApart says that the limiters must decide one after the other. In most cases, the reason is that the
+// keys are or may be on several servers. Together lists the other reasons.
 var ErrApart = errors.New("no single script may use all these keys")
 
 // A Part is a call of one Store that is made together with calls of other Stores.
@@ -37,7 +37,7 @@ type Part struct {
 //   - The Stores do not share their client and timeout.
 //   - A limit has slots.
 //   - There are more than [algorithm.MaxLimits] limits and bans.
-//   - Two parts have the same limiter and key.
+//   - Two parts have the same key, and limiters of the same prefix and name.
 //   - It is not known that one script may have all the keys.
 //
 // If it is not known yet whether one script may have all the keys, and the server is up, Together
@@ -59,7 +59,8 @@ func Together(ctx context.Context, parts []Part) (*Store, error) {
 		}
 		oneKey = oneKey && p.Key == parts[0].Key
 	}
-	// All Redis keys of one user's key have one hash slot. A proxy may not know of hash slots, though.
+	// All Redis keys of one user's key have one hash slot, so a Cluster or a Ring has them on one server. But what
+	// looks like a single server may be a proxy that does not know hash slots.
 	if !oneKey || (first.servers.cluster == nil && first.servers.ring == nil) {
 		switch oneScript, err := first.mayShareScript(ctx); {
 		case err != nil:
@@ -71,8 +72,8 @@ func Together(ctx context.Context, parts []Part) (*Store, error) {
 	return first.combine(parts), nil
 }
 
-// mayShareScript reports whether one script may have any keys of the client. If this is not known yet
-// and the server is up, mayShareScript finds it out.
+// mayShareScript reports whether one script may have any keys of the client. If this is not known yet and
+// the server is up, mayShareScript finds it out. For a client that is not a redis.Client, it reports false.
 func (s *Store) mayShareScript(ctx context.Context) (bool, error) {
 	n := s.servers.whole
 	if _, single := s.servers.client.(*redis.Client); !single || n.allowsOneScript() || !n.up() {
@@ -108,7 +109,8 @@ func (s *Store) combine(parts []Part) *Store {
 }
 
 // newTogether returns a Store that decides for the Stores of parts, on their server. It has no
-// subscription: the Stores of parts are notified of outages, and probes use one of those Stores.
+// subscription: the Stores of parts are notified of outages, and probes use any open Store of a limiter. It
+// has the Hooks of the first Store, so only the limiter of that Store is notified of calls that fail.
 func newTogether(parts []Part) *Store {
 	first := parts[0].Store
 	s := &Store{Config: first.Config, servers: first.servers, head: first.head}
@@ -125,7 +127,8 @@ func newTogether(parts []Part) *Store {
 	return s
 }
 
-// DecideAll decides on all parts. s must be the Store that Together returned for their Stores.
+// DecideAll decides on all parts. s must be the Store that Together returned for their Stores, in
+// the same order.
 func (s *Store) DecideAll(ctx context.Context, parts []Part) error {
 	for i, p := range parts[1:] {
 		parts[i].next = p.Call

@@ -17,7 +17,7 @@ import (
 type Limits struct {
 	limits        []algorithm.Limit
 	tails         []string // how the Redis key of each limit ends after the user's key, such as "}:token-1m"; then banTail, if there are bans
-	unitCost      []any    // the cost of one unit for all limits, as text
+	unitCost      []any    // the cost of one unit for each limit, as text
 	holdDurations []any    // how long units of each limit are held, as text
 	timed         bool     // a constant of a limit depends on the time
 	latest        atomic.Pointer[constants]
@@ -89,7 +89,7 @@ func (l *Limits) constants(now int64) *constants {
 }
 
 // now returns the time of this process in microseconds, or 0 if no constant depends on the time. The
-// clock is read once for all calls that are sent together.
+// clock is read once for all calls in a script.
 func (s *Store) now() int64 {
 	if !s.timed {
 		return 0
@@ -118,9 +118,10 @@ func (l *Limits) work(n int64) int64 {
 }
 
 // scriptOf returns the script that makes calls, its arguments, and how many of these arguments are
-// Redis keys. Plain decisions must come last in calls. If all calls have the same limits and all
-// plain decisions ask for the same, only the arguments of the first plain decision are sent. The
-// script then uses its last arguments again for each of the remaining keys.
+// Redis keys. The first scriptArgs arguments are left empty for script.command. Plain decisions must
+// come last in calls. If all calls have the same limits and all plain decisions ask for the same, only
+// the arguments of the first plain decision are sent. The script then uses its last arguments again for
+// each of the remaining calls.
 func (s *Store) scriptOf(calls []*Call) (script script, args []any, keys int) {
 	last, now := calls[len(calls)-1], s.now()
 	perCall := len(s.limits) + otherWidth + otherWidthEach*len(s.limits) // keys and arguments
@@ -195,9 +196,9 @@ func flag(b bool) any {
 	return "0"
 }
 
-// appendKeys appends the Redis keys of d: first the keys of all limits, and then the keys of bans. All
-// Redis keys of one user's key have the same text within the braces, so a Cluster keeps them in one hash
-// slot.
+// appendKeys appends the Redis keys of d and of the calls that are made together with it: first the keys of
+// all limits, and then the keys of bans. All Redis keys of one user's key have the same text within the
+// braces, so a Cluster keeps them in one hash slot.
 func (s *Store) appendKeys(dst []any, d *Call) []any {
 	for i, o := 0, d; o != nil; i, o = i+1, o.next {
 		head, k := s.stores[i].head, key.Encode(o.Key)
@@ -216,17 +217,18 @@ func (s *Store) appendKeys(dst []any, d *Call) []any {
 // slotKey returns a text that has the same hash slot as the Redis keys of k.
 func (s *Store) slotKey(k string) string { return s.head + key.Encode(k) + "}" }
 
-// decode reads the reply to d. numbers contains the integers about the limits, and each is how many
-// of them there are per limit. banNumbers contains the integers about bans. If the script has done
-// nothing for d, decode returns batch.ErrRetryAlone. lone says that d was the only call; no script
-// replies in this way to an only call.
+// decode reads the reply to d, and sets its Answers, Handles and Ban. numbers contains the integers about the
+// limits, and each says how many integers there are for one limit. banNumbers contains the integers about bans.
+// If the script has done nothing for d, decode returns batch.ErrRetryAlone. lone says that d was the only call
+// of the round trip: the script of such a call never replies that it has done nothing, so this reply is then
+// an error.
 func (d *Call) decode(numbers, banNumbers []int64, each int, lone bool) error {
 	if algorithm.Undone(numbers) && !lone {
 		return batch.ErrRetryAlone
 	}
 	if len(banNumbers) > 0 {
 		if banned, err := d.decodeBans(banNumbers); banned || err != nil {
-			return err // a key that was banned before has no answers
+			return err // if a key was banned before, no limit has decided
 		}
 	}
 	for o := d; o != nil; o = o.next { // one limiter after the other
