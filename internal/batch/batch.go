@@ -4,10 +4,14 @@
 // [Bound.InFlight] calls and batches are in flight, further calls wait in batches. When a call or batch
 // that is in flight returns, the first waiting batch may start: all its calls are sent together. If
 // round trips are short, fewer batches may be in flight at a time; see [Bound.Batches]. This makes each
-// batch larger, and the server's work for each call smaller.
+// batch larger, and the server's work for each call smaller. If round trips are long, more batches may be
+// in flight, and a batch need not wait until another one returns; see [Bound.SpreadFrom].
 //
 // A caller calls [Batcher.Enter] and does what the returned [Way] says. The package knows nothing of Redis:
 // a [RunFunc] carries out a batch.
+//
+// The package also has what calls need that run in a goroutine of their own: [Go] and [Beside] let a caller
+// stop waiting for a call, and [Catch] and [CatchAll] turn a panic of a call into an error.
 package batch
 
 import (
@@ -25,14 +29,15 @@ var ErrRetryAlone = errors.New("to be sent again, alone")
 // ErrTimeout is the error of [Place.Wait] if its channel timeout is closed before the batch ends.
 var ErrTimeout = errors.New("the batch took too long")
 
-// A RunFunc carries out the calls of one batch. The error that it returns is the error of every call in the
-// batch. An error of a single call is stored in the call, not returned.
+// A RunFunc carries out the calls of one batch, except calls whose callers had left before the batch
+// started. There is at least one call, and ctx never ends. The error that a RunFunc returns is the error of
+// every call in the batch. An error of a single call is stored in the call, not returned.
 type RunFunc[T any] func(ctx context.Context, calls []T) error
 
 const (
 	// maxInFlightSlow is how many calls and batches may be in flight if round trips are slow. While fewer
-	// are in flight, a full batch starts at once. If round trips are also longer than Bound.SpreadFrom,
-	// other batches start at intervals of 1/maxInFlightSlow of a round trip.
+	// are in flight, a full batch starts at once. If round trips are longer than Bound.SpreadFrom, batches
+	// that are not full start as well, at intervals of at least 1/maxInFlightSlow of a round trip.
 	maxInFlightSlow = 16
 	// slow is the time above which a round trip counts as slow.
 	slow = 5 * time.Millisecond
@@ -44,10 +49,11 @@ const (
 	// minStallDelay is the shortest time after which the timer calls startStalled. A timer of 1 ms took as
 	// much of the process's CPU time as larger batches save.
 	minStallDelay = 5 * time.Millisecond
-	// If no batch has started for the time stalled, startStalled assumes that the batches in flight hang.
-	// (If round trips are longer than Bound.SpreadFrom, startStalled spreads batches instead.)
+	// stalled is how long no batch must have started before startStalled assumes that the calls and batches
+	// in flight hang. If round trips are longer than Bound.SpreadFrom, another time applies: see
+	// stalledBoundLocked.
 	stalled = time.Millisecond
-	// maxWaiting is how many calls may wait at a time.
+	// maxWaiting is how many calls may wait at a time in one Batcher.
 	maxWaiting = 1 << 16
 )
 
@@ -63,9 +69,10 @@ type Bound struct {
 	// Weight is how much the calls of a batch may weigh together. A call that alone weighs more than Weight
 	// gets a batch of its own.
 	Weight int64
-	// SpreadFrom is the length of a round trip above which batches start at even intervals, whether or not
-	// another batch has returned. Otherwise, callers of a distant server might reach their deadlines while
-	// they wait for a batch to return.
+	// SpreadFrom is the length of a round trip above which a waiting batch may start although InFlight calls
+	// and batches are in flight and none has returned. Such batches start at intervals, until
+	// maxInFlightSlow calls and batches are in flight. Without this rule, callers of a distant server might
+	// reach their deadlines while they wait for a batch to return.
 	SpreadFrom time.Duration
 }
 
@@ -78,10 +85,10 @@ type Batcher[T any] struct {
 
 	// mu guards the fields below, and the batches and calls that they lead to.
 	mu        sync.Mutex
-	inFlight  int           // how many calls that were sent alone, and how many batches, are in flight together
+	inFlight  int           // the number of calls sent alone plus the number of batches that are in flight
 	batches   int           // how many of inFlight are batches
-	waiting   []*batch[T]   // in the order in which they will start; all except the last are full
-	calls     int           // how many calls are in waiting
+	waiting   []*batch[T]   // in the order in which they will start; new calls join only the last one
+	calls     int           // how many calls are in waiting, including those whose callers have left
 	roundTrip time.Duration // about the shortest round trip of the recently answered batches, see deliver; 0 before the first
 	lastReply time.Time     // when a batch was last answered without an error
 	began     time.Time     // when a batch last started
@@ -89,9 +96,9 @@ type Batcher[T any] struct {
 	scheduled bool          // whether timer is running
 }
 
-// A batch is a group of calls that are sent together. The lock of the Batcher guards its fields. The
-// fields sent and err are an exception once the batch has started: from then on until done is closed,
-// only the goroutine of runBatches uses them.
+// A batch is a group of calls that are sent together. The lock of the Batcher guards its fields, with two
+// exceptions. The fields ctx and done never change. The fields sent and err belong to the goroutine of
+// runBatches once the batch has started; after done is closed, every caller may read err.
 type batch[T any] struct {
 	ctx       context.Context //nolint:containedctx // has the values of the first caller's context, but does not end with it
 	calls     []batchedCall[T]
@@ -112,7 +119,10 @@ type batchedCall[T any] struct {
 
 // New returns a Batcher whose batches are carried out by run. weigh returns the weight of a call, which
 // [Bound.Weight] limits. abandoned receives the outcome of a call whose caller left after its batch had
-// started. The Batcher holds no lock while it calls run or abandoned.
+// started. The other callers of the batch wait until abandoned has returned, and abandoned must not panic.
+//
+// The Batcher holds no lock while it calls run or abandoned. It holds its lock while it calls weigh, which
+// must therefore not use the Batcher.
 func New[T any](bound Bound, weigh func(T) int64, run RunFunc[T], abandoned func(call T, err error)) *Batcher[T] {
 	return &Batcher[T]{bound: bound, weigh: weigh, run: run, abandoned: abandoned}
 }
@@ -169,7 +179,7 @@ func (b *Batcher[T]) Enter(ctx context.Context, call T) (Place[T], Way) {
 // maxInFlightLocked returns how many calls and batches may be in flight at present:
 //
 //	maxInFlightSlow  if round trips are slow and the first waiting batch is full
-//	Bound.Batches    if round trips are short or not known yet, a batch is in flight, and the first waiting batch is not full
+//	Bound.Batches    if round trips are short or not known yet, a batch is in flight, and no full batch waits
 //	Bound.InFlight   otherwise
 func (b *Batcher[T]) maxInFlightLocked() int {
 	full := len(b.waiting) > 0 && b.fullLocked()
@@ -189,9 +199,9 @@ func (b *Batcher[T]) fullLocked() bool {
 	return len(b.waiting) > 1 || len(b.waiting[0].calls) == b.bound.Calls
 }
 
-// Release must be called when a call that was sent Alone has returned. If a batch waits and may start
-// now, Release starts it in another goroutine: the caller does not wait for the batch. Release does
-// nothing on the zero Place.
+// Release must be called once when a call that was sent Alone has returned, and never for a Batched call.
+// If a batch waits and may start now, Release starts it in another goroutine: the caller does not wait for
+// the batch. Release does nothing on the zero Place.
 func (p Place[T]) Release() {
 	if p.batcher == nil {
 		return
@@ -204,8 +214,8 @@ func (p Place[T]) Release() {
 	}
 }
 
-// nextLocked notes that a call or batch has returned. It takes the first waiting batch if that may start
-// now, and otherwise returns nil.
+// nextLocked notes that a call or batch has returned. If the first waiting batch may start now, nextLocked
+// takes it from the queue and returns it, as takeLocked does. Otherwise nextLocked returns nil.
 func (b *Batcher[T]) nextLocked() *batch[T] {
 	b.inFlight--
 	if len(b.waiting) > 0 && b.inFlight < b.maxInFlightLocked() {
@@ -225,9 +235,10 @@ func (b *Batcher[T]) stalledBoundLocked() (bound int, pause time.Duration) {
 	return b.bound.InFlight, stalled
 }
 
-// scheduleStalledLocked arranges a call of startStalled if a batch waits although more calls and batches
-// could be in flight. Such a batch waits only so that it becomes larger, and must not wait forever if
-// the calls and batches in flight hang.
+// scheduleStalledLocked makes the timer call startStalled if a batch waits, and startStalled allows more
+// calls and batches in flight than maxInFlightLocked. Such a batch waits so that it becomes larger. It must
+// not have to wait until a call or batch returns, because those in flight may hang or the server may be
+// distant.
 func (b *Batcher[T]) scheduleStalledLocked() {
 	bound, pause := b.stalledBoundLocked()
 	if b.scheduled || len(b.waiting) == 0 || b.maxInFlightLocked() >= bound {
@@ -242,8 +253,9 @@ func (b *Batcher[T]) scheduleStalledLocked() {
 	b.timer.Reset(pause)
 }
 
-// startStalled starts the first waiting batch if no batch has started for a while. The timer calls it in
-// a goroutine, in which startStalled also runs the batch.
+// startStalled starts the first waiting batch if no batch has started for a while and not too many calls
+// and batches are in flight: see stalledBoundLocked. The timer calls startStalled in a goroutine, in which
+// it also runs the batch.
 func (b *Batcher[T]) startStalled() {
 	b.mu.Lock()
 	b.scheduled = false
@@ -256,8 +268,8 @@ func (b *Batcher[T]) startStalled() {
 	b.runBatches(next)
 }
 
-// takeLocked removes the first waiting batch from the queue and marks it as started. The caller must pass
-// the batch to runBatches, without the lock.
+// takeLocked removes the first waiting batch from the queue and marks it as started. There must be a waiting
+// batch. The caller must release the lock and pass the batch to runBatches.
 func (b *Batcher[T]) takeLocked() *batch[T] {
 	first := b.waiting[0]
 	b.waiting[0] = nil // otherwise the slice's array would keep the batch in memory
@@ -295,7 +307,8 @@ func (b *Batcher[T]) runBatches(next *batch[T]) {
 	}
 }
 
-// after wakes the callers of a batch that has ended. It returns the batch to start next, or nil.
+// after wakes the callers of a batch that has ended, and notes that the batch is no longer in flight. It
+// returns the batch to start next, or nil.
 func (b *Batcher[T]) after(ended *batch[T]) *batch[T] {
 	close(ended.done)
 	runtime.Gosched() // lets callers that have their answer call again, so that they share the next batch
@@ -318,8 +331,8 @@ func (b *Batcher[T]) deliver(done *batch[T]) {
 		}
 	}
 	// A busy process makes round trips seem longer, never shorter, so the shortest one counts. After each
-	// batch that took longer, b.roundTrip grows by 1/64, so that a server that has become slower is noticed
-	// within about 50 batches.
+	// batch that was not faster, b.roundTrip grows by 1/64. It can therefore double within about 45 batches,
+	// so that a server that has become slower is noticed.
 	if done.err == nil {
 		b.lastReply = time.Now()
 		if took := b.lastReply.Sub(done.started); took < b.roundTrip || b.roundTrip == 0 {
@@ -334,16 +347,18 @@ func (b *Batcher[T]) deliver(done *batch[T]) {
 	}
 }
 
-// Abandoned describes a call whose caller left before its batch had ended.
+// Abandoned describes a call whose caller left before the batch of the call had ended.
 type Abandoned struct {
 	Started   time.Time // when the call's batch started; zero if it has not
-	LastReply time.Time // when a batch of the Batcher was last answered without an error
+	LastReply time.Time // when a batch of the Batcher was last answered without an error; zero if none was
 }
 
 // Wait waits until the batch of the call ends, and returns the error of the batch and the zero Abandoned.
-// If ctx ends or the channel timeout is closed before that, Wait returns the error of ctx or [ErrTimeout],
-// and an Abandoned that describes the call. The call is then dropped if it has not been sent. If it has
-// been sent, it continues, and the function that [New] got as abandoned receives its outcome.
+// The caller must also look for an error in the call itself: see [RunFunc].
+//
+// If ctx ends or the channel timeout is closed before the batch ends, Wait returns the error of ctx or
+// [ErrTimeout], and an Abandoned that describes the call. The call is then dropped if it has not been sent.
+// If it has been sent, it continues, and the function that [New] got as abandoned receives its outcome.
 func (p Place[T]) Wait(ctx context.Context, timeout <-chan struct{}) (Abandoned, error) {
 	var err error
 	select {
@@ -362,8 +377,8 @@ func (p Place[T]) Wait(ctx context.Context, timeout <-chan struct{}) (Abandoned,
 	return Abandoned{}, p.batch.err
 }
 
-// abandon detaches the caller from its call. gone is false if the outcome has already been delivered to
-// the caller.
+// abandon detaches the caller from its call. gone is false if the outcome already belongs to the caller,
+// which must then take it.
 func (p Place[T]) abandon() (a Abandoned, gone bool) {
 	p.batcher.mu.Lock()
 	defer p.batcher.mu.Unlock()

@@ -5,11 +5,11 @@ import (
 	"sync/atomic"
 )
 
-// A Pending is a call that runs in a goroutine of its own. Its error is received once: by the caller of
-// [Pending.Take] if the call has ended by then, and otherwise by the function late.
+// A Pending is a call that runs in a goroutine of its own. Its error goes to one receiver: to the caller of
+// [Pending.Take] if the call has ended by then, and otherwise to the function late that was passed to [Go].
 type Pending struct {
 	decided atomic.Bool   // set by the end of the call or by Take, whichever is first: this decides who receives the error
-	done    chan struct{} // closed after err is set; never closed if late receives the error
+	done    chan struct{} // closed after err is set; never closed if Take comes before the end of the call
 	err     error         // for Take
 }
 
@@ -43,8 +43,9 @@ func (p *Pending) Take(orElse error) error {
 	return p.err
 }
 
-// Beside calls f in a goroutine and waits until f returns or ctx ends. If ctx ends first, Beside returns
-// the error of ctx, f continues, and late receives the error of f.
+// Beside calls f in a goroutine and waits until f ends or ctx ends. If ctx ends first, Beside returns the
+// error of ctx, f continues, and late receives the error of f. late may be nil. Beside calls f even if ctx
+// has already ended. If f panics or ends its goroutine, its error is a [HookError].
 func Beside(ctx context.Context, f func() error, late func(error)) error {
 	p := Go(f, late)
 	select {

@@ -20,7 +20,8 @@ func (e *HookError) Error() string {
 }
 
 // Catch calls f and returns its error. If f panics, Catch returns a HookError. Without Catch, a panic in
-// a goroutine that this module started would end the process, because nobody else recovers there.
+// a goroutine that this module started would end the process, because nobody else recovers there. If f ends
+// its goroutine by [runtime.Goexit], Catch does not return; see [CatchAll].
 func Catch(f func() error) (err error) {
 	defer func() {
 		if value := recover(); value != nil {

@@ -15,10 +15,11 @@ import (
 // ErrUnsupported is the error of a server that answers but cannot run the scripts. Waiting does not help.
 var ErrUnsupported = errors.New("the server cannot run the scripts of redislimit, which need Redis 6.0 or newer, or Valkey")
 
-// Explain adds to an error a hint about what a person can do. If the server lacks what the scripts need, so
-// that no retry can succeed, Explain returns an ErrUnsupported that names the server's version. Only in
-// this case does it call info, which returns the server's reply to INFO. cluster says whether the client is
-// one for a Cluster.
+// Explain adds to err, which must not be nil, a hint about what a person can do. If there is no hint, it
+// returns err as it is. If the server lacks what the scripts need, so that no retry can succeed, Explain
+// returns an ErrUnsupported that wraps err and names the server's version. To learn the version it calls
+// info, which returns the server's reply to INFO, or "" if there is none. It does not call info for any
+// other error. cluster says whether the client is one for a Cluster.
 func Explain(err error, cluster bool, info func() string) error {
 	if isPermanent(err) {
 		return fmt.Errorf("%w; this server is %s: %w", ErrUnsupported, serverVersion(info()), err)
@@ -29,8 +30,8 @@ func Explain(err error, cluster bool, info func() string) error {
 	return err
 }
 
-// A refusal describes a reply of a server that serves nobody at present: how the reply begins, and a hint
-// for people. The hint is "" if the reply explains itself.
+// A refusal describes a reply of a server that serves nobody at present: how the reply begins, without an
+// "ERR " before it, and a hint for people. The hint is "" if the reply explains itself.
 type refusal struct{ begins, hint string }
 
 var refusals = []refusal{
@@ -61,7 +62,7 @@ var refusals = []refusal{
 // NoTLS is the hint for a server that may not speak TLS.
 const NoTLS = "perhaps the server does not speak TLS at this port: take its TLS port, or leave out Options.TLSConfig"
 
-// The hints of hintFor and of refusals.
+// The other hints of hintFor, and those that refusals uses by name.
 const (
 	needsPassword = "the server wants a password: set Options.Password"
 	wrongPassword = "the server does not take this Options.Username and Options.Password"
@@ -75,14 +76,15 @@ const (
 	nobody        = "nothing listens at this address: see Options.Addr, and whether Redis runs"
 )
 
-// rightReplies are phrases in the replies of servers that do not permit a command to the Redis user. The
-// reply does not name the command if a script ran it.
+// rightReplies are phrases of replies that say that the Redis user may not run a command. If a script ran
+// the command, the reply does not name it.
 var rightReplies = []string{"noperm", "the user executing the script can't", "no permission"}
 
-// LacksRight reports whether the Redis user may not run a command.
+// LacksRight reports whether err is a reply that says that the Redis user may not run a command.
 func LacksRight(err error) bool { return replies(err, rightReplies) }
 
-// servesNobody reports whether err is the reply of a server that would reject any call, not only this one.
+// servesNobody reports whether err is the reply of a server that would reject every decision, not only this
+// call. A user that may not run EVAL or EVALSHA gets such a reply.
 func servesNobody(err error) bool {
 	return slices.ContainsFunc(refusals, func(r refusal) bool { return redis.HasErrorPrefix(err, r.begins) }) ||
 		HasCode(err, "NOPERM") && strings.Contains(err.Error(), "'eval")
@@ -122,15 +124,14 @@ var unsupported = []string{
 	"syntax error", "unknown command", "unknown redis command", "wrong number of arg", "non deterministic", "not allowed from script",
 }
 
-// faults are phrases in the replies of servers on which a script has read a value that it does not
-// understand, or is itself wrong. Such a reply concerns the calls of one limiter and says nothing about
-// the server.
+// faults are phrases in the replies to a script that has read a value that it does not understand, or that
+// is itself wrong. Such a reply concerns the calls of one limiter and says nothing about the server.
 var faults = []string{"wrongtype", "attempt to ", "not an integer", "not a valid float", "invalid expire", "compiling script"}
 
 // isPermanent reports whether err is the reply of a server that lacks what the scripts need. The replies
-// of a server that is loading, read-only, busy or out of memory have other phrases. The reply to a
-// script that does not compile may have the phrase of a syntax error, but that is not the fault of the
-// server.
+// of a server that is loading, read-only, busy or out of memory have other phrases. A reply that contains
+// one of faults does not count: for example, the reply to a script that does not compile may contain
+// "syntax error", but that is not the fault of the server.
 func isPermanent(err error) bool { return replies(err, unsupported) && !replies(err, faults) }
 
 // replies reports whether err is the reply of a server and contains one of the phrases.
@@ -143,7 +144,8 @@ func replies(err error, phrases []string) bool {
 	return slices.ContainsFunc(phrases, func(phrase string) bool { return strings.Contains(text, phrase) })
 }
 
-// serverVersion returns "valkey 8.1.1" or "redis 6.0.16" from the reply to INFO.
+// serverVersion returns the name and version in the reply to INFO, such as "valkey 8.1.1" or "redis 6.0.16".
+// If the reply has no version, it returns "of unknown version".
 func serverVersion(info string) string {
 	fields := InfoFields(info)
 	switch {

@@ -14,7 +14,8 @@ import (
 	"github.com/redislimit/redislimit/internal/health"
 )
 
-// Outcome returns what the error of a call says about its server.
+// Outcome returns what the error of a call says about its server. An error of no known kind, such as a
+// failure to connect, counts as Unavailable.
 func Outcome(err error) health.Outcome {
 	var reply redis.Error
 	switch {
@@ -47,14 +48,16 @@ func IsDial(err error) bool {
 	return errors.As(err, &op) && op.Op == "dial"
 }
 
-// IsBroken reports whether err says that a connection was made and then failed.
+// IsBroken reports whether err says that a connection was made and then failed. A timeout of a read or write
+// also counts, so call IsTimeout first to tell the two apart.
 func IsBroken(err error) bool {
 	var op *net.OpError
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) ||
 		errors.As(err, &op) && (op.Op == "read" || op.Op == "write")
 }
 
-// HasCode reports whether err is the reply of a server and begins with one of the codes.
+// HasCode reports whether err is the reply of a server and begins with one of the codes. An "ERR " before
+// the code is ignored.
 func HasCode(err error, codes ...string) bool {
 	return slices.ContainsFunc(codes, func(code string) bool { return redis.HasErrorPrefix(err, code) })
 }
@@ -62,10 +65,11 @@ func HasCode(err error, codes ...string) bool {
 // SlotMoving reports whether err says that a hash slot is being moved, or that no node has it.
 func SlotMoving(err error) bool { return HasCode(err, "TRYAGAIN", "CLUSTERDOWN Hash slot not served") }
 
-// Timeout returns the error to show for a call that ended without an answer. given is how long the call
-// was allowed to take, and took is how long it took. If an option of the client ended the call too soon,
-// the error names the option; otherwise the error says whether all connections of the client's pool are
-// in use. client may be of any type, and o may be nil.
+// Timeout returns the error to show for a call that ended with err, without an answer. given is how long the
+// call was allowed to take, and took is how long it took. If an option of the client ended the call too
+// soon, the error names the option. Otherwise the error says so if all connections of the client's pool are
+// in use, which Timeout can see only for a redis.Client. client may be of any type, and o, the options of
+// the client, may be nil. The error wraps [context.DeadlineExceeded], but not err.
 func Timeout(client any, o *redis.Options, err error, took, given time.Duration) error {
 	if option, value := endedBy(o, err, took, given); option != "" {
 		return fmt.Errorf("no answer from redis within %v: the client's %s of %v ended the call, which may take %v: "+

@@ -6,8 +6,8 @@
 //
 //   - a [Prober], which makes one trial call;
 //   - the outcome of each request, by [Monitor.Answered] or [Monitor.Failed];
-//   - [Listeners], which are notified when an outage begins and ends. Without an open [Subscription] nothing
-//     is watched: every request is sent.
+//   - [Listeners], which are notified when an outage begins and ends. Without an open [Subscription] the
+//     server is not watched: requests are sent whatever fails.
 //
 // In return, [Monitor.Await] says before each request whether to send it. If the server may soon be up
 // again, Await waits first. The example shows the sequence of calls.

@@ -14,14 +14,16 @@ const (
 	Up State = iota
 	// Doubted means that a request failed in a way that may be the fault of the connection or of this
 	// process. Requests wait until a probe has found out whether the server answers, but for at most three
-	// seconds: after that, the server counts as down. A caller with less time ends its wait by its context.
+	// seconds: after that, the server counts as down. A caller with less time can end its wait earlier: see
+	// [Monitor.Await].
 	Doubted
-	// Down means that requests fail at once. If no request has needed the server for a second, the next one
-	// makes a probe begin, and fails only after it has waited 100 ms for the server to be up. Probes
-	// continue until the server answers.
+	// Down means that requests fail at once. There is one exception: if no request has needed the server
+	// for a second, the next request makes a probe begin, and fails only if the server is not up 100 ms
+	// later. Requests that come within these 100 ms wait for the rest of them. Probes continue until the
+	// server answers, unless a probe cannot be made: see [NotProbed].
 	Down
 	// Recovered means that the outage is over, but not all listeners have been notified yet. Requests wait
-	// until they have been, however long that takes.
+	// until all listeners have been notified. This package does not bound that time.
 	Recovered
 )
 
@@ -41,16 +43,16 @@ const (
 	Inconclusive Outcome = iota
 	// Answered means that the call succeeded in time. It ends a doubt or an outage.
 	Answered
-	// AnsweredLate means that the call succeeded after the caller's timeout. It turns a doubt into an
-	// outage, because requests would time out. If no call was ever answered before, it ends the doubt
-	// instead: the call may have been slow only because it had to connect.
+	// AnsweredLate means that the call succeeded, but took longer than Config.Timeout. It turns a doubt into
+	// an outage, because requests would time out. If no call was ever answered before, it ends the doubt
+	// instead: the call may have been slow only because it had to connect. It does not end an outage.
 	AnsweredLate
 	// Rejected means that the server replied with an error that concerns this call alone. It ends a doubt,
 	// because the server is reachable, but not an outage: the server may reject every call.
 	Rejected
 	// ConnectionLost means that an existing connection broke. The reason may only be that the connection
-	// was idle for too long, so this outcome begins a doubt. The doubt becomes an outage if more
-	// connections break in it than the pool has.
+	// was idle for too long, so this outcome begins a doubt. The doubt becomes an outage if more than
+	// Config.PoolSize other connections break during the doubt.
 	ConnectionLost
 	// TimedOut means that the server did not answer in time. It begins an outage, or only a doubt if the
 	// timeout may be the fault of this process or of a new connection.
@@ -94,7 +96,7 @@ type Config struct {
 	PoolSize int
 	Prober   Prober
 	// Listeners are notified of outages, and must not be nil. While they have no open Subscription, the
-	// server is not watched: it counts as up, whatever fails, and is not probed.
+	// server is not watched: it is not probed, and after each failure it counts as up again at once.
 	Listeners *Listeners
 }
 

@@ -18,8 +18,8 @@ const (
 	// before that.
 	WentDown Event = iota
 	// StillDown means that another line about the outage should be logged: the last line was logged a
-	// minute ago, or the WentDown was not logged. It is for the log alone. Only the listener that logs is
-	// notified of it, at most once a minute.
+	// minute ago, or the WentDown was not logged. StillDown is for the log alone, so only the listener that
+	// logs is notified of it, at most once a minute.
 	StillDown
 	// CameBack means that the server answers again. A listener that unsubscribes during an outage is also
 	// notified of a CameBack, because the outage is over for that listener.
@@ -34,16 +34,19 @@ type Change struct {
 	Address string        // of the server; empty while it is not known
 	Cause   error         // why the server is down; nil for CameBack and TakenOver
 	Lasted  time.Duration // how long the outage has lasted so far
-	// Log says whether this listener should log the Change. It is true for exactly one listener, or for
-	// none if this outage, or its beginning, is not to be logged.
+	// Log says whether this listener should log the Change. It is true for one listener, or for none if this
+	// outage, or its beginning, is not to be logged. It is false in the WentDown for a listener that
+	// subscribes when others already know of the outage, and in the CameBack for a listener that
+	// unsubscribes during the outage.
 	Log bool
 }
 
 // A Listener is called with each Change. The caller is the supervisor of a Monitor, which is a goroutine
-// of its own. Until all listeners have returned, no probe begins and, if the Change ends an outage,
+// of its own. Until all listeners have returned, no probe begins and, if the server has recovered,
 // requests wait. A Listener must therefore bound its own time, because ctx has no deadline. It must not
-// call [Monitor.Await] of the Monitor that calls it. A Monitor calls its listeners one at a time, but
-// several Monitors may call the same listener concurrently.
+// panic, because nothing recovers in that goroutine. It must not call [Monitor.Await] of the Monitor that
+// calls it. A Monitor calls its listeners one at a time, but several Monitors may call the same listener
+// concurrently.
 type Listener func(ctx context.Context, c Change)
 
 // Listeners holds the Subscriptions to the outages of a group of servers. It holds them weakly: a
@@ -101,8 +104,8 @@ func isOpen(w weak.Pointer[Subscription]) bool {
 	return s != nil && !s.Closed()
 }
 
-// AnyOpen reports whether there is a subscription that is neither closed nor garbage-collected. Usually
-// it finds one at the first look.
+// AnyOpen reports whether there is a subscription that is neither closed nor garbage-collected. It is cheap,
+// because usually the first subscription is open.
 func (l *Listeners) AnyOpen() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -131,8 +134,8 @@ type audience struct {
 	version  uint64 // the version of the Listeners when the audience was notified
 }
 
-// notifyAll passes c to the whole audience. If c.Log is set, only the first listener that has not been
-// garbage-collected gets it.
+// notifyAll passes c to the whole audience. If c.Log is set, it stays set for the first listener that has
+// not been garbage-collected, and is false for all others.
 func (a *audience) notifyAll(ctx context.Context, c Change) {
 	for _, w := range a.notified {
 		if listener := w.Value(); listener != nil {
@@ -152,8 +155,8 @@ func (a *audience) notifyLogger(ctx context.Context, c Change) {
 	}
 }
 
-// replace makes listeners the audience. It passes the Change down to those that are new in the audience,
-// and the Change over to those that were in the audience and are not among listeners.
+// replace makes listeners the audience. It passes the Change down to the listeners that were not in the
+// audience before, and the Change over to those that were in the audience and are not among listeners.
 func (a *audience) replace(ctx context.Context, listeners []*Listener, down, over Change) {
 	knew := make(map[*Listener]bool, len(a.notified))
 	for _, w := range a.notified {

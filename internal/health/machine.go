@@ -23,7 +23,8 @@ const (
 )
 
 // A machine holds the state of one server and the rules for changing it. It has no clock and does no
-// I/O: callers report what happened and when, and next tells them what to do.
+// I/O: callers report what happened and when, and next tells them what to do. It has no lock either: the
+// Monitor's lock guards it.
 type machine struct {
 	state State
 	since time.Time // when the machine entered the state
@@ -31,7 +32,7 @@ type machine struct {
 
 	untested bool // no call has been recorded as answered yet
 	poolSize int  // see Config.PoolSize
-	broken   int  // how many connections have broken since the present doubt began
+	broken   int  // how many connections have broken in the present doubt, without the one that began it
 
 	probes       int  // how many probes are in flight
 	probedHere   bool // a probe that was started in the present state is in flight; matters only while the server is doubted
@@ -48,11 +49,11 @@ type machine struct {
 	announced bool      // next has returned announceDown for the present outage, but not yet announceUp
 
 	// The following fields are for announcement, which decides which outages are logged. A line is a line in
-	// the log that says that the server is down.
+	// the log that says that the server is down. A blip is an outage that is shorter than the constant blip.
 	logged   bool      // the present outage has a line
 	loggedAt time.Time // when the latest line was logged, for any outage
-	// longLoggedAt is about the latest of the outages that are over, have a line and were no blips: it is the
-	// time of the last line of that outage.
+	// longLoggedAt is when the last line was logged for the latest outage that is over, has a line and was
+	// no blip.
 	longLoggedAt time.Time
 }
 
@@ -147,11 +148,13 @@ const (
 	announceStillDown
 	// announceUp means to notify all listeners that know of the outage that it is over.
 	announceUp
-	// stop means that there is nothing left to do: the server is up, or there is nothing to probe with.
+	// stop means that there is nothing left to do: the server is up, or there is nothing to probe with, or
+	// nobody is subscribed.
 	stop
 )
 
-// next returns what to do now. If the action is wait, next also returns for how long at most.
+// next returns what to do now. If the action is wait, next also returns for how long at most. A doubt that
+// has lasted for maxDoubt becomes an outage here.
 func (mc *machine) next(now time.Time) (action, time.Duration) {
 	if mc.state == Doubted && now.Sub(mc.since) >= maxDoubt {
 		mc.enter(Down, now)
@@ -174,11 +177,12 @@ func (mc *machine) next(now time.Time) (action, time.Duration) {
 	return mc.startProbe(now), 0
 }
 
-// startProbe notes that a probe begins, and returns probe or probePatiently. A probe is patient, which
-// means that it gets the time that a new connection can take, with two exceptions. If the doubt began
-// with a broken connection, the probe gets the timeout of a request, because requests wait for its
-// result. (Monitor.probe allows more even then if the server is slow to connect to.) While the server is
-// down, one patient probe at a time is enough.
+// startProbe notes that a probe begins, and returns probe or probePatiently. A probe is usually patient:
+// it gets the time that a new connection can take. In two cases it gets only the timeout of a request:
+//
+//   - If the doubt began with a broken connection, and no call has timed out since, because requests wait
+//     for the result of the probe. (Even then, Monitor.probe allows more if the server is slow to connect to.)
+//   - If the server is down and a patient probe is in flight, because one patient probe at a time is enough.
 func (mc *machine) startProbe(now time.Time) action {
 	mc.probes, mc.probedHere = mc.probes+1, true
 	switch {
@@ -197,9 +201,9 @@ func (mc *machine) startProbe(now time.Time) action {
 }
 
 // probeEnded handles the outcome of a probe that next asked for. patient says whether next returned
-// probePatiently. A probe may make two calls: see Monitor.probe. began is when the last of them began. A
-// probe that was started in an earlier state therefore counts for the present state if its second call
-// began in the present state.
+// probePatiently. began is when the last call of the probe began: a probe may make two calls, see
+// Monitor.probe. A probe that was started in an earlier state therefore counts for the present state if its
+// second call began in the present state.
 func (mc *machine) probeEnded(patient bool, o Outcome, began, now time.Time, cause error) {
 	mc.probes--
 	mc.patientProbe = mc.patientProbe && !patient
@@ -220,7 +224,7 @@ func (mc *machine) probeEnded(patient bool, o Outcome, began, now time.Time, cau
 // with one exception: the line of a blip, which is an outage of less than a second, does not delay the
 // line of a longer outage. The end of an outage is logged if the outage has a line.
 //
-//	lines in the minute before     when the outage is logged
+//	lines in the minute before     when an outage is logged
 //	none                           when it begins, then once a minute
 //	of a blip alone                after its first second, then once a minute
 //	of a longer outage             a minute after the last of these lines, then once a minute
@@ -258,10 +262,9 @@ func (mc *machine) announcedUp(now time.Time) {
 	}
 }
 
-// abandon makes the server count as up, whether it was doubted or down, because nobody is subscribed.
-// Every request is then sent. If the server does not answer, each request takes its own timeout to find
-// that out. If a request fails, the machine leaves the state Up as usual, but the supervisor calls
-// abandon again at once.
+// abandon makes the server count as up, whatever its state was, because nobody is subscribed. Requests are
+// then sent. If the server does not answer, each request takes its own timeout to find that out. If a
+// request fails, the machine leaves the state Up as usual, but the supervisor calls abandon again at once.
 func (mc *machine) abandon(now time.Time) {
 	mc.announced = false
 	mc.enter(Up, now)

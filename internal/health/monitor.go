@@ -15,10 +15,10 @@ const (
 	connectFactor = 10
 	// minConnectTime is the least time that a call gets if it may have to connect first.
 	minConnectTime = 5 * time.Second
-	// notePause is the shortest time between two notes that a request needs a server that is down. Requests
-	// that come between them do not take the lock. Only the state Down needs this pause, because requests
-	// do not wait there, so that there may be very many of them. In the other states, a request waits, and
-	// needs the channel changed, which the lock guards.
+	// notePause is the pause after noteRequest has noted a request that must not wait. While the server is
+	// down, requests that come during the pause are not noted, and do not take the lock. Only the state Down
+	// needs this pause: requests rarely wait there, so there may be very many of them. In the other states,
+	// a request waits, and needs the channel changed, which the lock guards.
 	notePause = 20 * time.Millisecond
 )
 
@@ -32,7 +32,7 @@ type Monitor struct {
 	// because it had to connect.
 	slowToConnect atomic.Bool
 	created       time.Time
-	notedUntil    atomic.Int64 // a time since created, until which noteRequest notes no other request while the server is down
+	notedUntil    atomic.Int64 // until then, as a time since created, noteRequest notes no request while the server is down
 
 	mu         sync.Mutex
 	machine    machine
@@ -57,8 +57,8 @@ func (m *Monitor) Up() bool { return State(m.state.Load()) == Up }
 // call should continue after its caller has stopped waiting, so that the next call finds a connection.
 func (m *Monitor) SlowToConnect() bool { return m.slowToConnect.Load() }
 
-// ConnectTimeout returns how long a call is given if it may have to connect first. timeout is for all
-// other calls.
+// ConnectTimeout returns how long a call may take if it may have to connect first, in a process where all
+// other calls may take timeout: ten times as long, but at least 5 seconds.
 func ConnectTimeout(timeout time.Duration) time.Duration {
 	return max(connectFactor*timeout, minConnectTime)
 }
@@ -71,17 +71,17 @@ func (m *Monitor) CallTimeout() time.Duration {
 	return m.Timeout
 }
 
-// Answered records that a request was answered without an error. wrote says whether the request made
-// the server change something. Of all answered requests, only such a request ends a doubt or an outage,
-// because a server that is read-only or full still answers other requests.
+// Answered records that a request was answered without an error. began is when the request began. wrote
+// says whether the request made the server change something. A request that changed nothing ends neither a
+// doubt nor an outage, because a server that is read-only or full still answers such requests.
 func (m *Monitor) Answered(began time.Time, wrote bool) {
 	if m.Up() && !m.SlowToConnect() {
 		return
 	}
 	now := time.Now()
 	m.noteSpeed(now.Sub(began))
-	// While the server is up, every answer is recorded: the first one shows that a connection can be made. While
-	// the server is not up, only an answer to a write is recorded.
+	// While the server is up, answers of both kinds are recorded, because the first answer shows that a
+	// connection can be made. While the server is not up, only an answer to a write is recorded.
 	switch {
 	case !wrote && !m.Up():
 	case now.Sub(began) > m.Timeout:
@@ -126,11 +126,12 @@ func (m *Monitor) recordCall(o Outcome, began time.Time, cause error) {
 // only while the server may soon be up:
 //
 //   - while the server is doubted, for three seconds at most;
-//   - while the server is down, for 100 ms at most, and only if no request had needed it for a second before;
+//   - while the server is down, only until 100 ms after the first request that follows a second without
+//     requests;
 //   - while the listeners are being notified that the server has recovered, however long that takes.
 //
 // If it has to wait, Await returns false when ctx ends or the channel timeout is closed. timeout may be
-// nil.
+// nil. If the server is up, Await returns true even if ctx has ended.
 func (m *Monitor) Await(ctx context.Context, timeout <-chan struct{}) bool {
 	for !m.Up() {
 		left, changed := m.noteRequest()
@@ -153,8 +154,8 @@ func (m *Monitor) Await(ctx context.Context, timeout <-chan struct{}) bool {
 }
 
 // noteRequest notes that a request needs the server. It returns how long the request should wait, and
-// the channel that is closed when the state changes. The channel may be nil if the request should not
-// wait.
+// the channel that is closed when the state changes. If left is 0 or less, the request should not wait, and
+// the channel may be nil.
 func (m *Monitor) noteRequest() (left time.Duration, changed <-chan struct{}) {
 	if State(m.state.Load()) == Down && int64(time.Since(m.created)) < m.notedUntil.Load() {
 		return 0, nil
@@ -233,8 +234,8 @@ func (m *Monitor) Refresh() {
 	m.superviseLocked()
 }
 
-// supervise is what the supervisor's goroutine runs. It does what the machine says, until the server is
-// up or nothing more can be done. When it ends, its probes are canceled.
+// supervise is what the supervisor's goroutine runs. It does what nextAction says, until that is stop. When
+// it ends, its probes are canceled.
 func (m *Monitor) supervise() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -262,9 +263,9 @@ func (m *Monitor) supervise() {
 	}
 }
 
-// nextAction returns what to do now. If the action is wait, it also returns for how long at most. The
-// machine chooses the action, unless listeners have subscribed or unsubscribed during an outage, or
-// nobody is subscribed.
+// nextAction returns what the supervisor should do now. If the action is wait, it also returns for how long
+// at most. The machine chooses the action, unless listeners have subscribed or unsubscribed during an outage,
+// or nobody is subscribed. After a stop, the calling goroutine is no longer the supervisor and must end.
 func (m *Monitor) nextAction() (do action, pause time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -288,9 +289,9 @@ func (m *Monitor) nextAction() (do action, pause time.Duration) {
 	return do, pause
 }
 
-// probe makes one call, or two. If the first call was answered, but took longer than a request may wait,
-// the reason may be that it had to connect. The second call uses the connection that the first one has
-// made.
+// probe makes one call of the Prober, or two, and tells the machine the outcome. If the first call was
+// answered, but took longer than a request may wait, the reason may be that it had to connect. A second call
+// then finds out, because it uses the connection that the first call has made.
 func (m *Monitor) probe(ctx context.Context, began time.Time, patient bool) {
 	timeout := m.Timeout
 	// If connecting is slow, a probe in a doubt needs the time to connect even if the machine is in a

@@ -17,40 +17,43 @@ import (
 )
 
 const (
-	// maxAsking bounds how many callers of one line have their turn at the same time. More calls would not
-	// fit into one round trip.
+	// maxAsking bounds how many callers of one line have their turn at the same time. Their calls can
+	// usually share one round trip.
 	maxAsking = 64
 
-	// After a denial that may be over at any time, the first caller of a line asks again after about
-	// firstPoll. Each further pause is half as long again as the one before, up to lastPoll. With many
-	// lines, the pauses are longer, so that the first callers of all lines together ask about once per
-	// pollGap at most.
+	// If a denial is Held, units may be given back at any time, also by other processes. The first caller of
+	// the line therefore asks again after a pause. The first pause of a line is about firstPoll. Each
+	// further pause is 1.5 times as long as the one before, up to lastPoll, even if another caller is the
+	// first by then. With many lines, the pauses are longer, so that the first callers of all lines together
+	// ask at most about once per pollGap.
 	firstPoll, lastPoll, pollGap = 10 * time.Millisecond, 50 * time.Millisecond, time.Millisecond
 
 	// If callers of this process have passed on slots to each other for turnTime, the next caller that is
 	// woken pauses for about half of lastPoll, so that other processes get slots too.
 	turnTime = 500 * time.Millisecond
 
-	// never is the RetryAfter of a request that is not admitted however long it waits.
+	// never is the RetryAfter of a request that costs more than the limit that denied it can ever admit. A
+	// line sees it only while Redis is unavailable and this process enforces its share of the limit.
 	never time.Duration = math.MaxInt64
 )
 
 // A Caller is a request that waits for its turn.
 type Caller struct {
 	Key string
-	// BanOnly means that the caller wants no units, and waits only for the end of a ban. Such callers have
-	// a line of their own, because they need not wait for callers that want units.
+	// BanOnly means that the limits count nothing, so that the caller waits only for the end of a ban. The
+	// callers with BanOnly that wait for one key have a line of their own, because they need not wait for
+	// callers that want units.
 	BanOnly bool
 	Units   int64     // how many units the caller wants
 	Until   time.Time // when the caller gives up, if its context has not ended by then; zero means never
-	Most    int       // the caller is refused if too many callers with a Most wait already, see join; 0 means that it is not
+	Most    int       // how many places there are for callers with a Most, see join; 0 means that the caller needs no place
 }
 
 // A Denial says why units were denied, and when they may be admitted.
 type Denial struct {
 	Reply      decision.Reply // the reply that denied; this package does not read it
 	At         time.Time      // when the reply came
-	RetryAfter time.Duration  // the longest Duration means never
+	RetryAfter time.Duration  // after how long the units may be admitted; the longest Duration means never
 	Held       bool           // the denial may be over at any time, when somebody gives units back
 
 	// Count, Window and Drains describe how units become free after RetryAfter: Count units in each Window,
@@ -63,7 +66,8 @@ type Denial struct {
 	pause time.Duration // how long the caller waits before it asks again, unless it is woken
 }
 
-// soon reports whether the denial may be over at any time.
+// soon reports whether the denial may be over at any time, because others may give units back, or, after a
+// RetryAfter of never, because Redis may become available again.
 func (d *Denial) soon() bool { return d.Held || d.RetryAfter == never }
 
 // over returns the earliest instant at which the last caller of a line can be admitted, if the callers
@@ -80,8 +84,8 @@ func (d *Denial) over(units int64) time.Time {
 	return over.Add(time.Duration(min(windows*float64(d.Window), 1e18)))
 }
 
-// A RefusalError is the error of a caller whose wait would be too long or has been too long, or that
-// came when too many callers were waiting. It wraps [context.DeadlineExceeded].
+// A RefusalError is the error of a caller whose wait would be too long or has been too long. It is also the
+// error of a caller that came when too many callers were waiting. It wraps [context.DeadlineExceeded].
 type RefusalError struct {
 	Wait   time.Duration // how much longer the wait would be; 0 if that is not known
 	Last   *Denial       // the last denial in the line, or nil
@@ -99,8 +103,8 @@ func (r *RefusalError) Error() string {
 // Unwrap returns context.DeadlineExceeded.
 func (r *RefusalError) Unwrap() error { return context.DeadlineExceeded }
 
-// Lines has a line for each key that somebody waits for. The zero Lines is ready to use. It is safe for
-// concurrent use.
+// Lines has a line for each key that somebody waits for, and a second one if somebody waits only for the
+// end of a ban of the key. The zero Lines is ready to use. It is safe for concurrent use.
 type Lines struct {
 	count atomic.Int64 // how many lines there are; read without the lock, so that a limiter for which nobody waits pays little
 	// mu guards the fields below and all lines and waiters. It is not held while a caller asks for units.
@@ -116,15 +120,15 @@ type name struct {
 }
 
 // A line has the callers that wait for one key, in the order in which they came. The first caller has
-// its turn. A caller behind it also has its turn if enough units remain for that caller and for all
-// before it.
+// its turn: it may ask for units. A caller behind it also has its turn if, after the last admission, enough
+// units remained for that caller and for all before it.
 type line struct {
 	waiters []*waiter
 	units   int64         // how many units all waiters want together
-	last    *Denial       // the last denial of the first waiter, or nil
+	last    *Denial       // the last denial of a first waiter; nil if there was none, or if it may no longer apply
 	freed   chan struct{} // closed when units become free in this process; see asking and wakeLocked
 	poll    time.Duration // the last pause between two attempts, before jitter; 0 if there was none
-	kept    time.Time     // since when callers of this process have passed on slots to each other; zero if they have not since the last pause
+	kept    time.Time     // since when callers of this process pass on slots to each other; zero at first and after each turnTime
 }
 
 // A waiter is a Caller in a line.
@@ -134,12 +138,12 @@ type waiter struct {
 	line    *line
 	hasTurn bool          // whether the waiter has its turn
 	turn    chan struct{} // receives an element when the waiter gets its turn
-	waited  bool          // whether the waiter has waited, for its turn or before asking again
+	waited  bool          // whether the waiter has waited, for its turn or before asking again; used by its own goroutine alone
 }
 
 func (c *Caller) name() name { return name{c.Key, c.BanOnly} }
 
-// timeLeft returns how much longer w may wait.
+// timeLeft returns how much longer w may wait. It is negative if w has waited for too long.
 func (w *waiter) timeLeft() time.Duration {
 	if w.Until.IsZero() {
 		return never
@@ -157,11 +161,13 @@ func (ls *Lines) Anyone(key string) bool {
 	return ls.byKey[name{key: key}] != nil
 }
 
-// Wait waits until it is the turn of c, and then calls decide. After a denial it pauses and calls decide
-// again, until decide admits c or fails, ctx ends, or c would have to wait for too long. decide returns the
-// denial, or nil and the number of units that remain. No lock is held while decide is called. Before each
-// pause, Wait calls beforePause with the length of the pause. Wait returns nil if c was admitted, and
-// otherwise the error of decide, the error of ctx, or a [RefusalError].
+// Wait waits until it is the turn of c, and then calls decide. After a denial it pauses, or waits for its turn
+// again if c is not the first of its line, and calls decide again. It does so until decide admits c or fails,
+// ctx ends, or c would have to wait for too long. Wait returns nil if c was admitted, and otherwise the error
+// of decide, the error of ctx, or a [RefusalError].
+//
+// decide returns the denial, or nil and the number of units that remain. No lock is held while decide is
+// called. When Wait pauses after a denial, it first calls beforePause with the length of the pause.
 func (ls *Lines) Wait(ctx context.Context, c Caller, beforePause func(context.Context, time.Duration),
 	decide func() (denial *Denial, remaining int64, err error),
 ) error {
@@ -204,8 +210,8 @@ func (ls *Lines) Wait(ctx context.Context, c Caller, beforePause func(context.Co
 	}
 }
 
-// rest pauses before the first waiter of a line, which has just been denied, asks again. The pause ends
-// early when freed is closed.
+// rest makes w, the first waiter of its line, pause after the given denial. The pause ends early when freed
+// is closed. rest returns nil if w should ask again.
 func (ls *Lines) rest(ctx context.Context, w *waiter, denial *Denial, freed <-chan struct{}) error {
 	w.waited = true
 	late := denial.pause > w.timeLeft()
@@ -223,9 +229,11 @@ func (ls *Lines) rest(ctx context.Context, w *waiter, denial *Denial, freed <-ch
 }
 
 // join appends w to the line of its key; w must later leave the line. join refuses w if w would certainly
-// wait for too long, or if w has a Most and too many callers wait. Too many means that the line of w has at
-// least as many waiters as there are places left. (Waiters with a Most take a place each.) The callers of
-// one line can therefore take at most half of the places, rounded up.
+// wait for too long, or if w has a Most and too many callers wait.
+//
+// Most is the number of places in all lines together. Each waiter with a Most takes one. Too many callers
+// wait if the line of w has at least as many waiters as there are places left. The callers of one line can
+// therefore take at most half of the places, rounded up.
 func (ls *Lines) join(w *waiter) *RefusalError {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -260,7 +268,8 @@ func (ls *Lines) join(w *waiter) *RefusalError {
 }
 
 // turnsLocked gives the first waiter its turn, and after it one waiter after the other, until too few of
-// the remaining units are left for the next waiter, or maxAsking waiters have their turn.
+// the remaining units are left for the next waiter, or maxAsking waiters have their turn. The first waiter
+// gets its turn whatever remains.
 func (q *line) turnsLocked(remaining int64) {
 	for i, w := range q.waiters[:min(len(q.waiters), maxAsking)] {
 		if i > 0 && w.Units > remaining {
@@ -275,7 +284,7 @@ func (q *line) turnsLocked(remaining int64) {
 }
 
 // leave removes w from its line, and gives the next waiters their turn. If w was admitted, remaining is how
-// many units remained after that.
+// many units remained after that; otherwise it is 0.
 func (ls *Lines) leave(w *waiter, admitted bool, remaining int64) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -313,8 +322,8 @@ func (ls *Lines) asking(w *waiter) <-chan struct{} {
 	return w.line.freed
 }
 
-// denied records that w was denied. It reports whether w is the first of its line. Only the first waiter
-// asks again after a pause; any other loses its turn.
+// denied records that w was denied, and reports whether w is the first of its line. The first waiter asks
+// again after d.pause, which denied sets. Any other waiter loses its turn, and its denial is not kept.
 func (ls *Lines) denied(w *waiter, d *Denial) (first bool) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -335,7 +344,7 @@ func (ls *Lines) denied(w *waiter, d *Denial) (first bool) {
 	return true
 }
 
-// late returns the error of w, whose time is over.
+// late returns the error of w, which has waited for as long as it may.
 func (ls *Lines) late(w *waiter) *RefusalError {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -346,9 +355,9 @@ func (ls *Lines) late(w *waiter) *RefusalError {
 	return r
 }
 
-// woken is called when the first waiter of a line was woken because units may be free. It returns how long
-// the waiter must leave such units to other processes: 0, except once per turnTime. Without this pause,
-// other processes could get nothing while callers wait in this one.
+// woken is called when w, the first waiter of its line, was woken because units may be free. It returns how
+// long w must leave these units to other processes. That is 0, except at most once per turnTime. Without
+// this pause, other processes could get nothing while callers wait in this one.
 func (ls *Lines) woken(w *waiter) time.Duration {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -365,12 +374,13 @@ func (ls *Lines) woken(w *waiter) time.Duration {
 // jittered returns a random duration between half of d and one and a half times d.
 func jittered(d time.Duration) time.Duration { return d/2 + rand.N(d) }
 
-// Free wakes the first caller that waits for key, because units have become free. It does nothing if the
-// last denial says that units become free only as time passes.
+// Free wakes the first caller that waits for units of key, because units may have become free. It does
+// nothing if the last denial says that units become free only as time passes.
 func (ls *Lines) Free(key string) { ls.wake(key, false) }
 
-// Forget wakes the first caller that waits for key, whatever the last denial says. It is called when the
-// key was reset or unblocked. It also wakes the first caller that waits for the end of a ban of key.
+// Forget wakes the first caller that waits for units of key, whatever the last denial says, and the first
+// caller that waits only for the end of a ban of key. It is called when the key is reset, or a ban of the key
+// is begun, changed or ended by hand.
 func (ls *Lines) Forget(key string) { ls.wake(key, true) }
 
 // wake implements Free and Forget. always is set for Forget: wake then ignores the last denial.
@@ -397,7 +407,8 @@ func (q *line) wakeLocked(always bool) {
 }
 
 // Rest waits for d. It returns early if the channel wake is closed or has an element; woken is then true. It
-// also returns early, with the error of ctx, if ctx ends. If d is not positive, Rest returns at once.
+// also returns early, with the error of ctx, if ctx ends. wake may be nil. If d is not positive, Rest returns
+// at once, without an error even if ctx has ended.
 func Rest(ctx context.Context, d time.Duration, wake <-chan struct{}) (woken bool, err error) {
 	if d <= 0 {
 		return false, nil
