@@ -23,7 +23,7 @@ type Leases struct {
 	hot    *hotKeys
 	now    func() Instant
 	take   TakeFunc
-	settle func([]*Closed) (failed []*Closed) // settles leases, waits for the replies, and returns the leases that may not have been settled
+	settle func([]*Closed) (failed []*Closed) // see New
 	events Events
 
 	onlyCallers bool // see Config
@@ -62,8 +62,8 @@ type Config struct {
 	Share        int64 // a lease takes at most 1/Share of the units that remain; 0 means the constant share
 }
 
-// New returns the Leases of a limiter. settle asks Redis to settle closed leases, and returns those that may not
-// have been settled.
+// New returns the Leases of a limiter. settle asks Redis to settle closed leases, waits for the replies, and returns
+// the leases that may not have been settled.
 func New(c Config, take TakeFunc, settle func([]*Closed) (failed []*Closed), events Events) *Leases {
 	if c.Clock == nil {
 		c.Clock = processClock()

@@ -59,7 +59,7 @@ type HotKey struct {
 	// mu guards the fields below.
 	mu        sync.Mutex
 	demand    demand
-	remaining int64         // how many units remained when Redis last replied; 0 before the first reply, or if the last request for a lease failed
+	remaining int64         // how many units remained by the last reply of Redis; 0 before the first one, or after a lost reply
 	last      time.Duration // when decisions were last counted, by the monotonic clock of an Instant
 }
 
