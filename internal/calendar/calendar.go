@@ -4,7 +4,7 @@
 // A window begins at the first instant at which the local clock shows the first date of the window, or a
 // later date. Changes of the clock therefore have these effects:
 //
-//   - A day on which the clock is put forward or back lasts 23 or 25 hours.
+//   - A day on which the clock is put forward or back by an hour lasts 23 or 25 hours.
 //   - A day without a midnight begins when the clock jumps over midnight, for example to one o'clock.
 //   - A day with two midnights begins at the first of them. If the clock is put back over midnight, the
 //     hour that is repeated belongs to the new day.
@@ -107,10 +107,11 @@ func In(zone string, u Unit) (*Calendar, error) {
 // Local. They are not accepted: processes on different machines must find the same windows.
 var names = regexp.MustCompile(`^[A-Z][\w+-]*(/[A-Z][\w+-]*)*$`)
 
-// maxName is the longest name that is looked up, in bytes.
+// maxName is the length of the longest name that is looked up, in bytes.
 const maxName = 64
 
-// load returns the zone of the given name, if the name means the same zone on every machine.
+// load returns the zone of the given name, if the name means the same zone on every machine. Otherwise, or if
+// this machine does not know the zone, it returns an error.
 func load(zone string) (*time.Location, error) {
 	if zone == "Local" || len(zone) > maxName || !names.MatchString(zone) {
 		return nil, fmt.Errorf("%.80q is no zone of the IANA database", zone)
@@ -188,8 +189,8 @@ func around(loc *time.Location, u Unit, at int64) Windows {
 }
 
 // begins returns the first instant, in microseconds, at which a zone's clock shows midnight of a date or a
-// later time. It does not use time.ZoneBounds, which is wrong on the last day of a leap year beyond the
-// zone's table of transitions.
+// later time. midnight is midnight of that date in UTC. begins does not use the method ZoneBounds of time.Time,
+// which is wrong on the last day of a leap year beyond the zone's table of transitions.
 func begins(loc *time.Location, midnight time.Time) int64 {
 	ahead := func(at int64) int64 {
 		_, offset := time.Unix(at, 0).In(loc).Zone()

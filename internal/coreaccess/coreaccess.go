@@ -1,6 +1,6 @@
-// Package coreaccess defines what package core does only for other packages of this module: adapters, admin,
-// limittest, suites and tools. These packages use package inside, which binds the type parameters of Core to
-// the types of package core.
+// Package coreaccess defines what package core does only for other packages of this module, such as adapters,
+// admin, limittest, tests and tools. These packages use package inside, which binds the type parameters of Core
+// to the types of package core.
 package coreaccess
 
 import (
@@ -20,7 +20,7 @@ type Core[Limiter, Permit, Reservation, Result, Option, Limit, Event any] interf
 	LimitKey(l Limit) string
 	// Simulate returns an option for tests.
 	Simulate(s Simulation) Option
-	// Driver returns functions with which a test does what otherwise the timers of l do.
+	// Driver returns functions with which a test does what the timers of l do otherwise.
 	Driver(l *Limiter) Driver
 	// NewStub returns a limiter with the given name whose decisions s makes, in place of Redis.
 	NewStub(name string, opts []Option, s Stub) (*Limiter, error)
@@ -35,8 +35,8 @@ type Core[Limiter, Permit, Reservation, Result, Option, Limit, Event any] interf
 	NeedsEnd(l *Limiter) (slots, queue, units bool)
 	// WithoutBans returns a limiter that decides like l, but whose denials do not ban.
 	WithoutBans(l *Limiter) *Limiter
-	// AcquireUpTo decides a request that may wait, and sets res. It returns a nil Permit if there is
-	// nothing to end.
+	// AcquireUpTo decides a request that may wait, and sets res. If it returns a nil Permit, there is nothing
+	// to end.
 	AcquireUpTo(ctx context.Context, l *Limiter, w Waiting, res *Result) (*Permit, error)
 	// ReserveUpTo is like AcquireUpTo, for a request whose true cost is known only when its work is done.
 	ReserveUpTo(ctx context.Context, l *Limiter, w Waiting, res *Result) (*Reservation, error)
@@ -46,7 +46,7 @@ type Core[Limiter, Permit, Reservation, Result, Option, Limit, Event any] interf
 	// Emit passes an Event of an adapter to the observers of l, with the name of l as its Limiter.
 	Emit(ctx context.Context, l *Limiter, e Event)
 	// CountsAs reports whether a request that l and other both decide is counted twice: they are one
-	// limiter, or two that were made separately and share their counts. It reports false for different
+	// limiter, or two that were made separately and share their counts in Redis. It reports false for different
 	// limiters that With has derived from one limiter.
 	CountsAs(l, other *Limiter) bool
 	// WarnOnce logs a warning, unless l has logged the same message before. A limiter and all limiters
@@ -59,14 +59,15 @@ type Core[Limiter, Permit, Reservation, Result, Option, Limit, Event any] interf
 	// Inspect returns what package admin shows of a limiter.
 	Inspect(l *Limiter) Inspection
 	// HeldOf returns how many units of key are held: a map from the name of each limit to its held units.
-	// The map is empty for a stub, and for limits that count nothing. HeldOf may call Redis.
+	// The map is empty for a stub, and for limits that count nothing. While the key is banned, HeldOf returns 0
+	// for each limit, whatever is held. HeldOf may call Redis.
 	HeldOf(ctx context.Context, l *Limiter, key string) (map[string]int64, error)
-	// Held returns what a Permit or a Reservation holds; the other argument must be nil. n is how many units
-	// were admitted. expiries has the field B of the handle of each limit: for held units, the instant at
-	// which they expire. If there is nothing to end, expiries is empty.
+	// Held returns what a Permit or a Reservation of one key holds; the other argument must be nil. n is how many
+	// units were admitted. expiries has the field B of the handle of each limit: for held units, the instant at
+	// which they expire. If there is nothing to end, expiries is empty and n is 0.
 	Held(p *Permit, r *Reservation) (expiries []int64, n int64)
-	// Scripts returns the scripts of a limiter that uses Redis: for a single call, for a batch, and for a
-	// batch of calls by limits with different numbers.
+	// Scripts returns the texts of the scripts of a limiter that uses Redis: for a single call, for a batch,
+	// and for a batch of calls by limits with different numbers.
 	Scripts(l *Limiter) (call, batch, mixed string)
 }
 
@@ -89,25 +90,27 @@ type Simulation struct {
 	// Holds is the clock by which the process renews held units and slots, and notices that they have
 	// expired.
 	Holds func() time.Time
-	// Leases are the clocks by which leases end. If it is set, nothing happens in the background:
-	// nothing is renewed or closed until the test calls the functions of Driver. Calls that the
-	// Limiter would otherwise send at the same time are sent one after the other.
+	// Leases returns the two clocks by which leases end. If it is set, the Limiter has no timers for leases
+	// and renewals: the test calls the functions of Driver instead. (A decision still closes the lease of
+	// its key if the lease is over or has too few units, and Reset closes the leases of its key.) Calls
+	// that the Limiter would otherwise send at the same time are sent one after the other.
 	Leases func() (wall, mono time.Duration)
-	// HotDecisions is how many decisions on a key make it hot. LeaseShare is the share of the
-	// remaining units that a lease may take: 3 means a third.
+	// HotDecisions is how many decisions on a key, within the duration of a lease, make it hot, so that
+	// its units are leased. LeaseShare is the share of the remaining units that a lease may take: 3 means
+	// a third.
 	HotDecisions, LeaseShare int64
 }
 
 // A Driver has functions that do at once what a Limiter otherwise does in the background, and functions
-// that show its leases.
+// that show its leases. All functions except Renew are only for a Limiter with the option Lease.
 type Driver struct {
 	// Renew renews at once everything that the limiter keeps from expiring.
 	Renew func()
-	// CloseOld closes the leases that are due to be closed.
+	// CloseOld closes and settles the leases that are due to be closed.
 	CloseOld func()
 	// Open returns how many leases are open.
 	Open func() int
-	// Latest returns a value that identifies the latest lease of a key.
+	// Latest returns a value that identifies the latest lease of a key, even if this lease is closed.
 	Latest func(key string) any
 }
 
@@ -127,9 +130,9 @@ type Inspection struct {
 // A ServerState is what this process knows about a server.
 type ServerState struct {
 	Addr  string
-	State string // "up", "down", or "doubted": a call failed, and probes are finding out why
-	Since time.Time
-	Cause error // why the server is not up
+	State string    // "up", "down", or "doubted": a call failed, and probes are finding out whether the server answers
+	Since time.Time // since when the server is in this state; zero if it is up
+	Cause error     // why the server is not up; nil if it is up
 }
 
 // A Waiting describes a request that may wait to be admitted.
@@ -137,7 +140,7 @@ type Waiting struct {
 	Key  string
 	N    int64
 	UpTo time.Duration // how long the request may wait
-	Most int           // how many requests may wait for the limiter at a time
+	Most int           // how many such requests may wait for the limiter at a time, in the lines of all keys together; 0: no bound
 }
 
 // A WrongLimitError is the error of core.Limiter.With for limits that are not allowed, and of core.AllowAll

@@ -23,8 +23,8 @@ type Call struct {
 	Bans  bool         // a denial may ban the key
 	Fresh bool         // a remembered denial must not answer the Call
 
-	// Waits says that the caller tries again until it is admitted. Its denials do not begin a ban, and
-	// observers are not notified of them.
+	// Waits says that the caller tries again after a denial, until it is admitted or gives up. Denials of
+	// such a Call do not begin a ban, and observers are not notified of them.
 	Waits bool
 }
 
@@ -50,9 +50,9 @@ func (c *Call) Request(set *limits.Set, h *hold.Hold) algorithm.Operation {
 	return operation
 }
 
-// NewHold returns the Hold of a Call that is about to be decided by the limits of set, or nil if there will
-// be nothing that the caller could end. A reservation of 0 units has a Hold as well, because its settlement
-// may charge units.
+// NewHold returns the Hold of a Call that is about to be decided by the limits of set, or that a lease has
+// admitted. It returns nil if there will be nothing that the caller could end. A reservation of 0 units has a
+// Hold as well, because its settlement may charge units.
 func (c *Call) NewHold(set *limits.Set, now func() time.Time) *hold.Hold {
 	if !c.Ends || set.Uncounted || !c.Writes() && c.Op != algorithm.OpReserve {
 		return nil
@@ -77,20 +77,20 @@ const (
 // A Reply is the answer to a Call.
 type Reply struct {
 	Allowed bool
-	Set     *limits.Set        // the limits that have decided; during an outage they are this process's share of the Call's limits
-	N       int64              // how many units Answers are about; may be fewer than the Call's if this is a remembered denial
+	Set     *limits.Set        // the limits that have decided: the Call's or, if FailLocal decides, this process's share of them
+	N       int64              // how many units Answers are about; may differ from the Call's if this is a remembered denial
 	Answers []algorithm.Answer // one for each limit of Set
-	Ban     algorithm.Ban      // the ban of the key, or zero; if the ban began before this Call, Answers mean nothing
+	Ban     algorithm.Ban      // the ban of the key, or zero; if the ban began before the decision, Answers mean nothing
 	Hold    *hold.Hold         // what the caller must end, or nil
 	Source  Source
-	Age     time.Duration // how old Answers are, if they are the answers of an earlier call
+	Age     time.Duration // how old Answers and Ban are, if they are from an earlier call
 	UsedUp  time.Duration // set by the stub of a test: for how long all units stay used
 
 	inline [1]algorithm.Answer // backs Answers if there is one limit, which saves an allocation
 }
 
 // Room sets Answers to a slice with one element for each limit of Set, and returns this slice. A store fills
-// it.
+// it. Set must be set before.
 func (r *Reply) Room() []algorithm.Answer {
 	if r.Answers = r.inline[:]; len(r.Set.Limits) > 1 {
 		r.Answers = make([]algorithm.Answer, len(r.Set.Limits))
@@ -110,8 +110,8 @@ func (r *Reply) CopyTo(kept *Reply) {
 }
 
 // Conclude sets Allowed, which is false during a ban, or if a limit does not admit. Every limit admits a cost
-// of 0, even a limit that is overdrawn because its numbers were lowered. For limits that count nothing,
-// Conclude looks at their capacities instead of at Answers.
+// of 0, even a limit that is overdrawn, for example because its numbers were lowered: Conclude corrects the
+// Answers accordingly. For limits that count nothing, Conclude looks at their capacities instead of at Answers.
 func (r *Reply) Conclude() {
 	r.Allowed = r.Ban.Until == 0
 	if r.Set.Uncounted {
@@ -126,8 +126,8 @@ func (r *Reply) Conclude() {
 }
 
 // Outcome returns the state of limit i after the decision. charged says whether the decision charged or held
-// units. held reports whether the limit denies, and either has slots or would admit without the held units:
-// slots and held units may be given back at any time.
+// units. held reports whether the denial may be over at any time, because slots and held units may be given back
+// at any time: the limit denies, and either has slots or would admit without the held units.
 func (r *Reply) Outcome(i int, charged bool) (out algorithm.Outcome, held bool) {
 	limit, answer, admits := &r.Set.Limits[i], &r.Answers[i], r.Answers[i].Admits
 	held = !admits && limit.Slots

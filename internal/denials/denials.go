@@ -43,8 +43,8 @@ type Cache struct {
 // forgotten, the denials of the others that are in flight are not remembered either.
 const generations = 64
 
-// A Denial is a reply of Redis that denies, with the instant sent at which its call was sent and the
-// instant received at which the reply came. Redis decided at some time between the two. The time for
+// A Denial is a reply of Redis that denies. The field sent is an instant before the call was sent, and
+// received an instant after the reply came, so Redis decided at some time between the two. The time for
 // which the denial is repeated starts at sent, so that a denial is never repeated for too long. The
 // RetryAfter and ResetAfter of the reply start at received, so that no client comes back too early.
 type Denial struct {
@@ -130,7 +130,8 @@ func (c *Cache) Learn(call *decision.Call, r *decision.Reply, stamp Stamp) {
 
 // put remembers r, the denial of call by Redis, for the time lasts or MaxStale, whichever is shorter.
 // The denial will be repeated for any cost that is at least the given cost and exceeds the same number
-// of capacities. put remembers nothing if the key may have been forgotten since the stamp was taken.
+// of capacities. put remembers nothing if lasts is not positive, if the key may have been forgotten since
+// the stamp was taken, or if the slot has a denial of another key that survives the collision.
 func (c *Cache) put(call *decision.Call, r *decision.Reply, cost int64, lasts time.Duration, stamp Stamp) {
 	if lasts <= 0 {
 		return
@@ -169,8 +170,8 @@ func (c *Cache) put(call *decision.Call, r *decision.Reply, cost int64, lasts ti
 	slot.Store(d)
 }
 
-// Forget drops the remembered denials of k by the limits of set. Denials of k by calls that are in
-// flight will not be remembered either.
+// Forget drops the remembered denials of k by the limits of set, and perhaps some by other limits. Denials
+// of k by calls that are in flight will not be remembered either.
 func (c *Cache) Forget(k string, set *limits.Set) {
 	if c == nil {
 		return

@@ -1,8 +1,8 @@
-// Package hold manages the slots and the units that are held until a reservation ends. These units may be
-// given back.
+// Package hold manages what the program must end: slots, units that are held, and charges that can be taken
+// back. A core.Permit or a core.Reservation is called a reservation here.
 //
-//	hold.go   Hold: what one reservation holds, and how it ends
-//	renew.go  Renewer: renews what must not expire before its reservation ends, and notices lost slots
+//	hold.go   Hold: what one reservation holds or has charged
+//	renew.go  Renewer: renews what must not expire before its reservation ends, notices lost slots, and ends Holds
 package hold
 
 import (
@@ -15,12 +15,14 @@ import (
 	"github.com/redislimit/redislimit/internal/limits"
 )
 
-// A Keeper stores held units and slots: Redis, the memory of this process, or a stub.
+// A Keeper stores held units and slots: Redis, or the memory of this process. The stub of a test is a Keeper, too,
+// but stores nothing.
 type Keeper interface {
-	// End carries out e once. ctx bounds only how long End waits for the reply.
+	// End carries out e at most once. ctx bounds only how long End waits for the reply.
 	End(ctx context.Context, e Ending) error
-	// Renew carries out each renewal once. For each, it calls Begin, and then End if Begin has returned
-	// handles. It returns after the last End.
+	// Renew carries out each renewal at most once. For each renewal that it can send, it calls Begin, and then
+	// End if Begin has returned handles. For a renewal that it cannot send, because the server is down, it calls
+	// neither. Renew returns after the last End.
 	Renew(all []*Renewal)
 }
 
@@ -33,7 +35,7 @@ type Ending struct {
 	Actual  int64              // for OpSettle: how many units are charged instead of N
 	Handles []algorithm.Handle // one for each limit; zero for a limit in which nothing must end
 	Passed  time.Duration      // for OpSettle: the time since the reply by which the units are held, by the clocks of this process
-	Freed   func()             // called after slots have been freed; nil if there are none
+	Freed   func()             // called after the attempt to free slots, even if it failed; nil if no slots are held
 }
 
 // A Lease is a lease of this process, from which a Hold has its units. Give and Settle return false, and do
@@ -45,14 +47,14 @@ type Lease interface {
 }
 
 // A Hold has what one reservation holds or has charged in the limits of a Set. Slots and reserved units are
-// held, and expire unless they are renewed. Other units are charged. In each limit, a handle identifies the
-// hold or the charge.
+// held, and expire unless they are renewed. All other units are charged, and so are the reserved units of a
+// LeakyBucket. In each limit, a handle identifies the hold or the charge.
 type Hold struct {
 	Set *limits.Set
 	Key string
 	N   int64
-	// Reserved says that the Hold was made by Reserve. Otherwise only slots are held, and the other limits
-	// have been charged.
+	// Reserved says that the units were reserved, by OpReserve. Otherwise only slots are held, and the other
+	// limits have been charged.
 	Reserved bool
 	Keeper   Keeper
 	// SlotsMove says that slots get another handle with each renewal, as in memory. In Redis, their id does
@@ -66,21 +68,22 @@ type Hold struct {
 	// fields without the lock.
 	mu          sync.Mutex
 	handles     []algorithm.Handle
-	lease       Lease         // the lease from which the units come; nil if there is none, or after a renewal gave them a hold of their own
-	slots       bool          // whether slots are held
-	keep        bool          // whether Renewer.Keep was called: reserved units are then renewed until the end
+	lease       Lease         // the lease from which the units come; nil without a lease, and after the first renewal that was sent
+	slots       bool          // whether slots are held that must be freed
+	keep        bool          // whether reserved units are renewed until the end; set by Renewer.Keep
 	ended       bool          // whether Renewer.End was called
 	handlesLost bool          // whether the reply to a renewal was lost, so that the handles of units may be out of date
 	slotsLost   bool          // whether the slots were lost: they have expired, or may have expired
 	onLost      []func()      // called when the slots are lost
-	sentAt      time.Time     // when the call or renewal was sent by which the slots and units are held now
-	begun       time.Time     // when the last renewal began, whether or not it succeeded
-	heard       time.Time     // when the reply came by which the units are held now
+	sentAt      time.Time     // when the last successful renewal was sent; if there was none, when the call was sent
+	begun       time.Time     // when the last renewal was sent, even if it failed; if there was none, when the call was sent
+	heard       time.Time     // when the reply to the last successful renewal came; if there was none, the reply to the call
 	queued      bool          // whether a renewal is about to begin or in flight
 	renewing    chan struct{} // closed when the renewal in flight ends; nil if there is none
 }
 
-// New returns the Hold for a call that is about to be sent. The call writes its handles into Handles.
+// New returns the Hold for a call that is about to be sent at the instant now. The call writes its handles into
+// Handles. If the units come from a lease, there is no call, and FromLease sets the handles.
 func New(set *limits.Set, key string, n int64, reserved bool, now time.Time) *Hold {
 	h := &Hold{Set: set, Key: key, N: n, Reserved: reserved, slots: set.Slots && n > 0, sentAt: now, begun: now}
 	if h.handles = h.inline[:]; len(set.Limits) > len(h.inline) {
@@ -90,7 +93,8 @@ func New(set *limits.Set, key string, n int64, reserved bool, now time.Time) *Ho
 }
 
 // Handles returns the slice into which a call writes the handles of the units that it charges or holds. It
-// has one element for each limit.
+// has one element for each limit. Renewals change the slice while h is locked, so it must not be read while a
+// renewal may be in flight.
 func (h *Hold) Handles() []algorithm.Handle { return h.handles }
 
 // HasSlots reports whether the reservation has taken slots, even if they are lost or free now.
@@ -107,8 +111,9 @@ func (h *Hold) Ended() bool {
 }
 
 // FromLease records that the units come from l, a lease whose request was sent at the instant sentAt. handles
-// are the handles of the lease. Reserved units are settled by these handles until a renewal gives them their own.
-// FromLease must be called before Renewer.Add.
+// are the handles of the lease. If reserved units cannot be settled in the lease any more, they are settled by
+// these handles, until a renewal gives the units handles of their own. FromLease must be called before
+// Renewer.Add.
 func (h *Hold) FromLease(l Lease, handles []algorithm.Handle, sentAt time.Time) {
 	h.lease, h.begun, h.sentAt = l, sentAt, sentAt
 	copy(h.handles, handles)
@@ -134,8 +139,7 @@ func (h *Hold) renewsUnitsLocked() bool {
 	return h.Reserved && h.Set.Units && (h.keep || h.lease != nil) && !h.handlesLost && !h.ended
 }
 
-// lastsLocked returns for how long the slots and units of h are held from one renewal to the next: the shortest
-// of their durations.
+// lastsLocked returns how long after a renewal the first of the renewed slots and units expires.
 func (h *Hold) lastsLocked() time.Duration {
 	switch {
 	case h.lease != nil:
@@ -147,8 +151,8 @@ func (h *Hold) lastsLocked() time.Duration {
 	}
 }
 
-// begin begins a renewal at now. It returns the handles that must be renewed, or nil if nothing must be
-// renewed.
+// begin begins a renewal at now. It returns the handles that must be renewed. If nothing must be renewed, it
+// returns nil and begins nothing.
 func (h *Hold) begin(now time.Time) []algorithm.Handle {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -160,8 +164,9 @@ func (h *Hold) begin(now time.Time) []algorithm.Handle {
 	return h.currentLocked(h.renewsUnitsLocked())
 }
 
-// renewed ends a renewal of the handles in sent. received has the handles after the renewal, and heard is when the
-// reply came. If both received and err are nil, nothing was renewed. renewed reports whether slots were lost.
+// renewed ends a renewal of the handles in sent, which begin has begun. received has the handles after the renewal,
+// and heard is when the reply came. If both received and err are nil, nothing was renewed. renewed reports whether
+// the reply says that slots were lost.
 func (h *Hold) renewed(sent, received []algorithm.Handle, heard time.Time, err error) (lost bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -227,8 +232,8 @@ func passed(start, now time.Time) time.Duration {
 	return max(now.Sub(start), now.Round(0).Sub(start))
 }
 
-// OnLost makes f be called if the slots of h are lost before h ends. If they have been lost already, OnLost
-// calls f at once, with h locked, so f must not use h.
+// OnLost registers f, which is called if the slots of h are lost before h ends. If they have been lost already,
+// OnLost calls f at once, with h locked, so f must not use h.
 func (h *Hold) OnLost(f func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -14,31 +14,32 @@ import (
 // Events has functions that are called when something happens to a Hold. They are called without a lock.
 type Events struct {
 	Slots func(h *Hold, n int64) // this process holds n slots more, or -n fewer if n is negative
-	Freed func(h *Hold)          // slots have been freed, so that other callers may take them
+	Freed func(h *Hold)          // the attempt to free slots has ended, so other callers may be able to take them
 	Lost  func(h *Hold)          // slots were lost: they have expired, or may have expired
 
-	Canceled func(h *Hold) // the reservation ended with a cost of 0
+	Canceled func(h *Hold) // the reservation ended with a cost of 0, although units were admitted
 }
 
-// idleCheck is the longest pause between two checks for Holds that are due.
+// idleCheck is longer than any pause between two checks for Holds that are due: a Hold lasts at most an hour, and
+// is checked 12 times in that time.
 const idleCheck = time.Hour
 
-// A Renewer renews the Holds of a limiter, and ends them. While there is something to renew, it has a
-// timer. It has goroutines only while renewals or endings are in flight.
+// A Renewer renews the Holds of a limiter, and ends them. While there is something to renew, a timer runs,
+// unless onlyCallers is set. The Renewer has goroutines only while renewals or endings are in flight.
 type Renewer struct {
 	events Events
 	now    func() time.Time
 	// onlyCallers means that there is no timer, and that Holds are renewed only within calls of RenewDue and
 	// All.
 	onlyCallers bool
-	// checking serializes the checks if onlyCallers is set, so that a check begins after the renewals of the
-	// previous check have ended.
+	// checking serializes the calls of RenewDue if onlyCallers is set, so that a check for Holds that are due
+	// begins after the renewals of the previous check have ended.
 	checking sync.Mutex
 
 	// mu guards the fields below. It is locked before the mu of a Hold.
 	mu     sync.Mutex
 	kept   map[*Hold]struct{} // the Holds that may have to be renewed
-	every  time.Duration      // the time between two checks for Holds that are due; 0 if there is nothing to renew
+	every  time.Duration      // the longest time until the next check for Holds that are due; 0 if nothing has to be renewed
 	timer  *time.Timer
 	closed bool
 }
@@ -50,8 +51,9 @@ func NewRenewer(events Events, now func() time.Time, onlyCallers bool) *Renewer 
 	return &Renewer{events: events, now: now, onlyCallers: onlyCallers, kept: make(map[*Hold]struct{})}
 }
 
-// Add makes w renew the slots of h until h ends or the slots are lost. If h has reserved units from a lease, w
-// renews them once, before the lease ends. That renewal gives the units a hold of their own.
+// Add must be called once for each Hold, after its units were admitted and before other goroutines use it. It makes
+// w renew the slots of h until h ends or the slots are lost. If h has reserved units from a lease, w renews them
+// once, before the lease ends. That renewal gives the units a hold of their own.
 func (w *Renewer) Add(h *Hold) {
 	if h.slots {
 		w.events.Slots(h, h.N)
@@ -98,7 +100,7 @@ func (w *Renewer) add(h *Hold) {
 }
 
 // Close stops the timer, so that no renewal begins any more by itself. Slots and units of Holds that are not ended
-// then expire.
+// then expire, unless callers of RenewDue or All still renew them. Holds that are added after Close are not renewed.
 func (w *Renewer) Close() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -119,9 +121,14 @@ func (w *Renewer) forget(h *Hold) {
 type Background func(send func() error) bool
 
 // End ends h, whose work cost actual units: these are charged instead of the held units, and the slots become
-// free. Only the first call for a Hold has an effect. If a renewal is in flight that will give h other handles,
-// the ending is sent after the renewal. ctx bounds only how long End waits. If later is not nil, End first tries
-// to let later send the ending in the background. If later returns true, End does not wait at all.
+// free. Units that are charged already stay charged, unless actual is 0: then they are given back. Only the first
+// call for a Hold has an effect, and later calls return nil.
+//
+// If the units were charged to a lease, or can still be settled in the lease from which they come, nothing is sent.
+// Otherwise End sends the ending, if there is anything to end, and waits for the reply. If a renewal is in flight
+// that will give h other handles, the ending is sent after the renewal. ctx bounds only how long End waits. If later
+// is not nil, End first tries to let later send the ending in the background. If later returns true, End does not
+// wait at all.
 func (w *Renewer) End(ctx context.Context, h *Hold, actual int64, later Background) error {
 	h.mu.Lock()
 	if h.ended {
@@ -156,7 +163,7 @@ func (w *Renewer) End(ctx context.Context, h *Hold, actual int64, later Backgrou
 // sendAfter waits until renewing is closed, unless it is nil, and then ends h, even if ctx has ended.
 func (w *Renewer) sendAfter(ctx context.Context, renewing chan struct{}, h *Hold, actual int64) error {
 	if renewing != nil {
-		<-renewing // the renewal takes at most the Timeout of the limiter
+		<-renewing // this takes at most one Timeout of the limiter, unless renewals of a batch are sent again, one by one
 	}
 	return w.send(context.WithoutCancel(ctx), h, actual)
 }
@@ -179,15 +186,15 @@ func (w *Renewer) send(ctx context.Context, h *Hold, actual int64) error {
 	if !handlesLost || actual <= h.N {
 		return err
 	}
-	// The handles of the held units are not known, so these units are charged when they expire. Only the units that
-	// actual has more than the held units are charged here.
+	// The handles of the held units are not known, so these units are charged when they expire. Only the excess of
+	// actual over the held units is charged here.
 	return h.Keeper.End(ctx, Ending{
 		Set: h.Set, Key: h.Key, Op: algorithm.OpSettle, Actual: actual - h.N, Handles: make([]algorithm.Handle, len(h.Set.Limits)),
 	})
 }
 
-// Drop stops the renewals of h, because nobody can end h any more. It reports whether w was renewing h: its slots
-// and units now expire.
+// Drop stops the renewals of h, because nobody can end h any more: its slots then expire, and its units are charged
+// when they expire. Drop reports whether w was renewing h. It does nothing, and returns false, if h has ended.
 func (w *Renewer) Drop(h *Hold) bool {
 	h.mu.Lock()
 	if h.ended {
@@ -205,7 +212,7 @@ func (w *Renewer) Drop(h *Hold) bool {
 }
 
 // lose records that the slots of h are lost, so that other callers may have taken them, and notifies the
-// observers. It does nothing if h has ended or has no slots.
+// observers. If h has ended, lose notifies nobody, and only makes sure that the lost slots are not freed.
 func (w *Renewer) lose(h *Hold) {
 	h.mu.Lock()
 	had, onLost := h.slots && !h.ended, h.onLost
@@ -223,8 +230,8 @@ func (w *Renewer) lose(h *Hold) {
 }
 
 // RenewDue renews the Holds that are due, and notices lost slots. A Hold is due when a quarter of its time has
-// passed since the last renewal. The timer calls RenewDue often enough for the renewal to begin before a third
-// has passed.
+// passed since its last renewal, or the call, was sent. The timer calls RenewDue often enough for the renewal to
+// begin before a third has passed. RenewDue waits for the renewals only if onlyCallers is set.
 func (w *Renewer) RenewDue() {
 	if w.onlyCallers {
 		w.loseAll(w.renewDriven())
@@ -237,8 +244,8 @@ func (w *Renewer) RenewDue() {
 	}
 }
 
-// renewDriven renews the Holds that are due, and returns those whose slots are lost. The caller must notify the
-// observers, after checking has been unlocked: an observer may call RenewDue.
+// renewDriven is RenewDue if onlyCallers is set. It renews the Holds that are due, and returns those whose slots
+// are lost. The caller must notify the observers, after checking has been unlocked: an observer may call RenewDue.
 func (w *Renewer) renewDriven() (lost []*Hold) {
 	w.checking.Lock()
 	defer w.checking.Unlock()
@@ -253,8 +260,8 @@ func (w *Renewer) loseAll(lost []*Hold) {
 	}
 }
 
-// due returns the Holds that must be renewed now, and the Holds whose slots have expired. It sets the timer for
-// the next check.
+// due returns a Renewal for each Hold that must be renewed now, and the Holds whose slots have expired. The caller
+// must pass the Renewals to renew, and the expired Holds to lose. due also sets the timer for the next check.
 func (w *Renewer) due(now time.Time) (due []*Renewal, lost []*Hold) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -288,7 +295,7 @@ func (w *Renewer) due(now time.Time) (due []*Renewal, lost []*Hold) {
 }
 
 // All renews all Holds now, whether they are due or not, except those for which a renewal is already in flight or
-// about to begin.
+// about to begin. It returns when the renewals have ended.
 func (w *Renewer) All() {
 	var due []*Renewal
 	w.mu.Lock()
@@ -303,7 +310,8 @@ func (w *Renewer) All() {
 	w.loseAll(w.renew(due))
 }
 
-// queueLocked returns a Renewal of h, and records that it is about to begin. h must be locked.
+// queueLocked returns a Renewal of h, and records that it is about to begin. h must be locked. The caller must pass
+// the Renewal to renew.
 func (w *Renewer) queueLocked(h *Hold) *Renewal {
 	h.queued = true
 	return &Renewal{Hold: h, renewer: w, expires: h.sentAt.Add(h.lastsLocked())}

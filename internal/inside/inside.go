@@ -1,5 +1,5 @@
-// Package inside gives adapters, admin, limittest, suites and tools access to what package core does only
-// for this module.
+// Package inside gives other packages of this module, such as adapters, admin, limittest, tests and tools,
+// access to what package core does only for them.
 package inside
 
 import (

@@ -44,7 +44,8 @@ const maxPlain = 64
 // Encode returns the form in which a user's key is stored between the braces of a Redis key. A short key of
 // plain characters is stored unchanged, so that operators can read it. Any other key is replaced by "~" and
 // its SHA-256. Encoded keys are short, and different keys have different encoded forms. An encoded key cannot
-// contain a closing brace: with a brace in its key, a client could choose the hash slot of the Redis key.
+// contain a closing brace: with a brace in its key, a client could choose the hash slot of the Redis key. key
+// must not be empty.
 func Encode(key string) string {
 	if plain(key) {
 		return key
@@ -54,7 +55,8 @@ func Encode(key string) string {
 }
 
 // Local is like Encode, but for keys that do not leave this process. It returns every short key unchanged,
-// whatever characters the key contains, unless the key begins with "~". key must not be empty.
+// whatever characters the key contains, unless the key begins with "~". key must not be empty. Local must not be
+// applied twice, because its result may begin with "~".
 func Local(key string) string {
 	if len(key) <= maxPlain && key[0] != '~' {
 		return key

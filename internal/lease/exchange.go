@@ -14,7 +14,7 @@ import (
 // Events has functions that are called when a lease begins or ends. They are called without a lock.
 type Events struct {
 	Opened func(units int64)
-	Closed func(units, spent int64)
+	Closed func(units, spent int64) // spent includes units that are reserved and not settled yet
 }
 
 // Leases has the leases of one limiter. It is safe for concurrent use.
@@ -23,7 +23,7 @@ type Leases struct {
 	hot    *hotKeys
 	now    func() Instant
 	take   TakeFunc
-	settle func([]*Closed) (failed []*Closed) // settles leases, waits for the replies of Redis, and returns those that it could not settle
+	settle func([]*Closed) (failed []*Closed) // see New
 	events Events
 
 	onlyCallers bool // see Config
@@ -43,9 +43,9 @@ type TakeFunc func(ctx context.Context, forLimits *limits.Set, key string, units
 
 // A Grant is the result of a TakeFunc.
 type Grant struct {
-	Answers   []algorithm.Answer
+	Answers   []algorithm.Answer // nil if the units are not held
 	Handles   []algorithm.Handle // nil if the units are not held
-	Remaining int64              // how many units remained before the lease was taken, or 0 if Redis did not reply
+	Remaining int64              // how many units remained before the lease was taken; 0 if Redis did not reply or the key is banned
 }
 
 // A Config says how the leases of a limiter work. Services set only Duration, and every other field has a
@@ -54,16 +54,16 @@ type Config struct {
 	Duration time.Duration  // the duration of a lease
 	Clock    func() Instant // returns the time; nil means the clocks of this process
 
-	// OnlyCallers means that nothing runs in the background. A lease is closed when a caller finds that
-	// it is over, or when a caller calls CloseOld. No caller waits for the exchange of another caller.
+	// OnlyCallers means that nothing runs in the background: a lease is closed only by calls of Exchange,
+	// CloseOld, Drop and Close. No caller waits for the exchange of another caller.
 	OnlyCallers bool
 
 	HotDecisions int64 // how many decisions on a key make it hot; 0 means the constant HotDecisions
 	Share        int64 // a lease takes at most 1/Share of the units that remain; 0 means the constant share
 }
 
-// New returns the Leases of a limiter. settle asks Redis to settle closed leases, and returns those that it
-// could not settle.
+// New returns the Leases of a limiter. settle asks Redis to settle closed leases, waits for the replies, and returns
+// the leases that may not have been settled.
 func New(c Config, take TakeFunc, settle func([]*Closed) (failed []*Closed), events Events) *Leases {
 	if c.Clock == nil {
 		c.Clock = processClock()
@@ -136,8 +136,9 @@ type Closed struct {
 	Held, Spent int64
 }
 
-// closeLease closes a lease, so that no more units can be taken from it. It returns the Closed that must be
-// settled. It returns nil if there is nothing to settle, or if the lease was closed already.
+// closeLease closes a lease, so that no more units can be taken from it. It returns a Closed, which the caller must
+// pass to settleClosed: Drop waits for that. It returns nil if there is nothing to settle, or if the lease was
+// closed already.
 func (ls *Leases) closeLease(le *Lease, now Instant) *Closed {
 	state := le.state.Swap(leaseClosed)
 	if state&leaseClosed != 0 {
@@ -158,7 +159,7 @@ func (ls *Leases) closeLease(le *Lease, now Instant) *Closed {
 
 // An exchange settles the latest lease of a key and takes the next one.
 type exchange struct {
-	room atomic.Int64  // how many units of the next lease no waiting request has claimed yet; see Awaited
+	room atomic.Int64  // how many units waiting requests can still claim; see Awaited
 	done chan struct{} // closed when the exchange has ended
 }
 
@@ -198,7 +199,7 @@ func (ls *Leases) Exchange(ctx context.Context, h *HotKey, n int64, seen *Lease,
 		}
 	case old != nil:
 		if old.Spent < old.Held {
-			x.room.Store(maxLeased) // every request waits for the units that the settlement frees
+			x.room.Store(maxLeased) // there is no next lease, but requests wait for the units that the settlement frees
 		}
 		ls.beside(func() {
 			defer end()
@@ -240,7 +241,8 @@ func (ls *Leases) change(h *HotKey, seen *Lease, now Instant) (old *Closed, unit
 
 // Awaited is called for a request of n units that may wait for the exchange in flight for h. It claims n units of the
 // next lease for the request, and returns a channel that is closed when the exchange ends. Awaited returns nil if
-// no exchange is in flight, if fewer than n units of the next lease are unclaimed, or if onlyCallers is set.
+// no exchange is in flight, if fewer than n units of the next lease are unclaimed, or if onlyCallers is set. If the
+// exchange takes no lease, but gives back units of the old one, every request may wait for it.
 func (ls *Leases) Awaited(h *HotKey, n int64) <-chan struct{} {
 	x := h.exchange.Load()
 	if x == nil || ls.onlyCallers {
@@ -329,13 +331,14 @@ func (ls *Leases) CloseOld() {
 	ls.close(old, now)
 }
 
-// margin returns how long before its end the lease must be closed: a quarter of its duration, or more if Redis took
-// long to grant it, but at most half of its duration.
+// margin returns how long before its end the lease must be closed, so that the settlement arrives in time: three
+// times as long as Redis took to grant it, but at least a quarter and at most half of its duration.
 func (le *Lease) margin() time.Duration {
 	return min(max(le.lasts/4, 3*le.granted.Since(le.sent)), le.lasts/2)
 }
 
-// close closes and settles leases. It returns after Redis has replied to the settlements, or they have failed.
+// close closes and settles leases. It returns after Redis has replied to the settlements, or they have failed. It
+// does not wait for the settlement of a lease that was closed already.
 func (ls *Leases) close(all []*Lease, now Instant) {
 	ls.underWay.Add(1)
 	defer ls.underWay.Add(-1)
@@ -366,9 +369,9 @@ func (ls *Leases) settleClosed(all ...*Closed) {
 	}
 }
 
-// Drop closes the leases of a key, and waits until the settlements of all its closed leases have ended (except those
-// of other goroutines if onlyCallers is set). Drop must be called before the key is reset, because a settlement after
-// the reset would charge the key. ls may be nil.
+// Drop closes the leases of a key, and waits until the settlements of all its closed leases have ended. If onlyCallers
+// is set, Drop does not wait for settlements that other goroutines make. Drop must be called before the key is reset,
+// because a settlement after the reset would charge the key. ls may be nil.
 func (ls *Leases) Drop(key string) {
 	if ls == nil {
 		return
@@ -388,8 +391,8 @@ func (ls *Leases) Drop(key string) {
 	}
 }
 
-// Lost counts units that Redis will charge although they were not spent, and the keys of these units. A key counts
-// once for each of its leases.
+// Lost counts units that Redis charges although they were not spent, unless only the reply to their settlement was
+// lost. It also counts the keys of these units; a key counts once for each of its leases.
 type Lost struct{ Keys, Units int64 }
 
 // Close closes all leases, and waits until their settlements have ended. No leases are taken afterwards. Close

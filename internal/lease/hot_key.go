@@ -37,7 +37,7 @@ type hotKeys struct {
 	hotDecisions int64         // the constant HotDecisions, unless a test has set another number
 	share        int64         // the constant share, unless a test has set another number
 	seed         maphash.Seed
-	table        atomic.Pointer[[hotSets]hotSet] // allocated with the first request
+	table        atomic.Pointer[[hotSets]hotSet] // allocated when it is first used
 }
 
 // A hotSet fills one cache line of 64 bytes. A request for a key that is not hot reads no other cache line of
@@ -54,13 +54,13 @@ type HotKey struct {
 
 	lease    atomic.Pointer[Lease]    // the latest lease, which may have ended, or nil
 	exchange atomic.Pointer[exchange] // the exchange in flight, or nil
-	settling atomic.Int32             // how many leases are closed but not settled yet
+	settling atomic.Int32             // how many leases are closed, and their settlement has not ended yet
 
 	// mu guards the fields below.
 	mu        sync.Mutex
 	demand    demand
-	remaining int64         // how many units remained when Redis last answered; 0 before the first answer
-	last      time.Duration // when countDecisions was last called, by the monotonic clock of an Instant
+	remaining int64         // how many units remained by the last reply of Redis; 0 before the first one, or after a lost reply
+	last      time.Duration // when decisions were last counted, by the monotonic clock of an Instant
 }
 
 func newHotKeys(d time.Duration) *hotKeys {
@@ -142,7 +142,8 @@ func (t *hotKeys) count(set *hotSet, hash uint64, key string, forLimits *limits.
 	return nil
 }
 
-// add makes key hot. It returns nil if there is no place for it in set.
+// add makes key hot. It returns nil if there is no place for it in set. The decisions on the key before this one
+// are counted as if each had admitted one unit, because the counter does not know their costs.
 func (t *hotKeys) add(set *hotSet, key string, forLimits *limits.Set, now time.Duration) *HotKey {
 	added := &HotKey{key: strings.Clone(key), limits: forLimits, last: now}
 	added.demand.add(now, t.d, t.hotDecisions-1, t.hotDecisions-1)
@@ -159,8 +160,8 @@ func (t *hotKeys) add(set *hotSet, key string, forLimits *limits.Set, now time.D
 }
 
 // idle reports whether no decision on the key was counted within the last d, and no exchange is in flight. (The
-// decisions by a lease are counted when the lease is closed.) The latest lease of an idle key has ended, and is
-// settled in the background.
+// decisions by a lease are counted when the lease is closed.) The latest lease of an idle key has usually ended. If
+// it is still open, closeInTime closes and settles it, even if another key has taken the place of this one.
 func (h *HotKey) idle(now, d time.Duration) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -175,7 +176,7 @@ func (h *HotKey) countDecisions(now, d time.Duration, decisions, units int64) {
 	h.demand.add(now, d, decisions, units)
 }
 
-// heard records how many units remain of the limit with the fewest remaining units.
+// heard records how many units remain in the limit that has the fewest left, as Redis has just replied.
 func (h *HotKey) heard(remaining int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -194,14 +195,15 @@ func (h *HotKey) wanted(now time.Duration, t *hotKeys) int64 {
 	return units
 }
 
-// demand counts the decisions on a key within the last d, and the units that they have admitted. Time is divided
-// into eighths of d. The eight elements are for the present eighth and the seven eighths before it.
+// demand counts the decisions on a key within about the last d, and the units that they have admitted. Time is
+// divided into eighths of d. The eight elements are for the present eighth and the seven eighths before it, or for
+// earlier eighths if no decision was counted since.
 type demand [8]struct {
 	eighth           int64 // the number of the eighth, counted from the origin of the clock
 	decisions, units int64
 }
 
-// add adds decisions on units to the eighth that contains now.
+// add adds decisions, and the units that they have admitted together, to the eighth that contains now.
 func (m *demand) add(now, d time.Duration, decisions, units int64) {
 	eighth := int64(now / (d / 8))
 	e := &m[eighth%8]

@@ -13,14 +13,14 @@ import (
 	"github.com/redislimit/redislimit/internal/algorithm"
 )
 
-// share says how large a lease may be: at most 1/share of the units that remain.
+// share says how large a lease may be: at most 1/share of the units that remained when Redis last replied.
 const share = 8
 
 // An Instant is a reading of both clocks of this process: the wall clock, which may be adjusted, and the
 // monotonic clock, which may stand still while the machine is suspended.
 type Instant struct {
 	Wall, Mono time.Duration // Wall counts from the Unix epoch, and Mono from an arbitrary origin
-	Read       time.Time     // the same two readings as a time.Time
+	Read       time.Time     // the same two readings as a time.Time; with clocks of a test, the real time
 }
 
 // Since returns the time from earlier to t, by the clock that shows the longer time.
@@ -33,7 +33,8 @@ func (t Instant) Since(earlier Instant) time.Duration {
 // shorter than d, by a millisecond and 0.1 %, because clocks run at different rates.
 func spendable(d time.Duration) time.Duration { return d - time.Millisecond - d/1000 }
 
-// A Lease has units that this process may spend. It may do so until spendable(lasts) has passed since sent.
+// A Lease has units that this process may spend until the lease is closed, but no longer than spendable(lasts)
+// after sent.
 type Lease struct {
 	// Handles has the handle under which each limit holds the units.
 	Handles []algorithm.Handle
@@ -62,8 +63,9 @@ func (le *Lease) SettleHandles(now Instant) []algorithm.Handle {
 func (le *Lease) Age(now Instant) time.Duration { return max(0, now.Since(le.granted)) }
 
 // Spend takes n units from the lease, to spend them or, if reserve is set, to reserve them. It returns how
-// many units of the lease were taken before this call. ok is false, and nothing is taken, if fewer than n
-// units are left, or if the lease is closed or too old. le may be nil: ok is then false.
+// many units of the lease were already taken, without those that were given back. ok is false, and nothing is
+// taken, if le is nil, if fewer than n units are left, if the lease is closed or too old, or if its request was
+// sent after now.
 func (le *Lease) Spend(n int64, reserve bool, now Instant) (taken int64, ok bool) {
 	if le == nil || n > le.units {
 		return 0, false
@@ -78,8 +80,9 @@ func (le *Lease) Spend(n int64, reserve bool, now Instant) (taken int64, ok bool
 	return le.take(n, reserve)
 }
 
-// Answers appends to a slice the answers of the limits to a request for which Spend returned the number taken. They
-// are the answers of Redis to the request for the lease, except that the taken units count as held, too.
+// Answers appends one answer for each limit to a slice, and returns the slice. The answers are for a request that
+// has spent units of the lease; taken is what Spend returned for it. They are the answers of Redis to the request
+// for the lease, except that the taken units count as held, too.
 func (le *Lease) Answers(to []algorithm.Answer, taken int64) []algorithm.Answer {
 	to = append(to, le.answers...)
 	for i := range to {
@@ -109,8 +112,8 @@ func leftIn(state uint64) int64      { return int64(state & maxLeased) }
 func reservedIn(state uint64) int64  { return int64(state >> unitBits & maxLeased) }
 func decisionsIn(state uint64) int64 { return int64(state >> (2 * unitBits) & maxDecisions) }
 
-// take takes n units, to spend or to reserve them. It returns how many units were taken before this call. ok is
-// false if fewer than n units are left, or if the lease is closed.
+// take is Spend without the check of the time: ok is false only if fewer than n units are left, or if the lease is
+// closed.
 func (le *Lease) take(n int64, reserve bool) (taken int64, ok bool) {
 	for {
 		old := le.state.Load()
@@ -135,7 +138,7 @@ func (le *Lease) take(n int64, reserve bool) (taken int64, ok bool) {
 func (le *Lease) Give(n int64) bool { return le.change(n, 0) }
 
 // Settle settles n units that were reserved and of which actual were spent, and gives the others back to the
-// lease. It returns false if the lease is closed.
+// lease. actual must not be more than n. Settle returns false if the lease is closed.
 func (le *Lease) Settle(n, actual int64) bool { return le.change(n-actual, n) }
 
 // change adds left to the units that are left, and subtracts reserved from the units that are reserved. It

@@ -1,5 +1,5 @@
 // Package limits compiles the limits of a limiter into the form in which they decide. This happens once, when
-// the limiter is made.
+// the limiter is made, by New or by With.
 package limits
 
 import (
@@ -39,14 +39,15 @@ type Set struct {
 	Scripts string
 
 	// Uncounted says that Capacities alone decide, because a limit is Unlimited (it is then the only one), or
-	// because a limit is Zero. Nothing is charged. A store is called only to learn whether the key is banned.
+	// because a limit is Zero. Nothing is charged. A decision calls a store only to learn whether the key is
+	// banned.
 	Uncounted bool
 
 	Slots        bool          // whether a limit is InFlight
 	Queues       bool          // whether a limit is a LeakyBucket
 	Units        bool          // whether a limit can hold units: one that is neither InFlight nor LeakyBucket
 	SlotTTL      time.Duration // the shortest time for which an InFlight limit holds a slot
-	ShortestHold time.Duration // the shortest time for which any limit holds units or slots
+	ShortestHold time.Duration // the shortest HoldDuration of all Limits, even of a LeakyBucket, which holds nothing
 
 	Redis    *redisstore.Limits // the limits as Redis decides by them, or nil
 	Store    *redisstore.Store  // the Store that decides in Redis, or nil
@@ -54,7 +55,7 @@ type Set struct {
 	Fallback *Set               // the limits that FailLocal decides by, or nil
 }
 
-// New returns the Set of the limits of a limiter. It does not set Redis, Store, Memory and Fallback.
+// New returns the Set of the limits of a limiter. The caller sets Redis, Store, Memory and Fallback.
 func New(limiter string, limits []Config) *Set {
 	s := &Set{Limiter: limiter}
 	for _, l := range limits {
@@ -100,9 +101,9 @@ func (s *Set) Exceeded(n int64) int {
 // maxDenied is the longest time that DeniedFor returns.
 const maxDenied = time.Hour
 
-// DeniedFor returns how long a denial of n units with these answers may be repeated. For at least this time,
-// n units would be denied again, even if all held units were given back at once. DeniedFor returns 0 if a
-// limit with slots denies, because a slot may become free at any time.
+// DeniedFor returns how long a denial of n units with these answers may be repeated, counted from the decision.
+// For at least this time, n units would be denied again, even if all held units were given back at once.
+// DeniedFor returns 0 if a limit with slots denies, because a slot may become free at any time.
 func (s *Set) DeniedFor(answers []algorithm.Answer, n int64) time.Duration {
 	if s.Uncounted {
 		return maxDenied

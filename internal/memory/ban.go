@@ -9,7 +9,7 @@ import (
 // limiter share the ban of a key.
 var banLimits = NewLimits([]algorithm.Limit{algorithm.BanLimit}, []string{""}, nil)
 
-// banKey returns the key of the entry that stores the ban of k. It never equals a stateKey.
+// banKey returns the key of the entry that stores the ban of the user's key k. It never equals a stateKey.
 func banKey(k string) string { return "\x00b" + key.Local(k) }
 
 // ban returns the ban of the user's key k, or the zero Ban if k is not banned at now.
@@ -20,7 +20,8 @@ func (s *shard) ban(k string, now int64) algorithm.Ban {
 	return algorithm.Ban{}
 }
 
-// banState returns the state that stores the ban of k. If there is none, banState adds one.
+// banState returns the state that stores the ban of the user's key k. If there is none, banState adds an entry for
+// it, which can evict any other entry.
 func (s *shard) banState(k string, now int64) *algorithm.State {
 	stored := banKey(k)
 	e := s.entries[stored]
@@ -30,11 +31,13 @@ func (s *shard) banState(k string, now int64) *algorithm.State {
 	return &e.states[0]
 }
 
-// DecideHold decides like Decide, and if all limits admit, holds or charges c.N units of each limit. Slots are
-// always held. The units of other limits are held if c.Op is OpReserve, except those of queues; otherwise they are
-// charged. If c.Op is OpEvaluate, nothing is held or charged. DecideHold writes the handles of holds and charges to
-// c.Handles, unless that is nil. If l has bans, DecideHold returns the ban of k. If k was banned before,
-// DecideHold evaluates nothing.
+// DecideHold is like Decide, but also for slots, reservations and bans. If all limits admit, it holds or charges c.N
+// units of each limit. Slots are always held. The units of other limits are held if c.Op is OpReserve, except those
+// of queues; otherwise they are charged. If c.Op is OpEvaluate, nothing is held or charged. DecideHold writes the
+// handles of holds and charges to c.Handles, unless that is nil.
+//
+// If l has bans and k is banned already, DecideHold evaluates nothing and returns the ban. If c.Bans is set, a denial
+// because of charged units begins a ban, which DecideHold returns.
 func (m *Store) DecideHold(l *Limits, k string, c algorithm.Operation, answers []algorithm.Answer) (ban algorithm.Ban, admitted bool) {
 	s, stored, now := m.lock(k)
 	defer s.Unlock()
@@ -59,7 +62,7 @@ func (m *Store) DecideHold(l *Limits, k string, c algorithm.Operation, answers [
 			from, bans = max(from, until), true
 		}
 	}
-	if bans { // charged units deny, and not only held ones
+	if bans { // charged units suffice for the denial, without the held units
 		ban = l.bans.Begin(s.banState(k, now), now, from)
 	}
 	return ban, false

@@ -10,7 +10,7 @@ import (
 // Limits has the limits of a limiter in the form that a Store needs.
 type Limits struct {
 	limits []algorithm.Limit
-	keys   []string          // one for each limit; limits with the same key share their state, even if their numbers differ
+	keys   []string          // one for each limit; limits with the same key, in different Limits, share their state
 	joined string            // keys as one string, to compare them quickly
 	unused []algorithm.State // the states of a key that has no entry; they are never changed
 	bans   algorithm.Bans
@@ -25,9 +25,10 @@ func NewLimits(limits []algorithm.Limit, keys []string, bans algorithm.Bans) *Li
 	}
 }
 
-// state returns the state of limit i in e, for l to evaluate. e may be nil, and the state is then unused. If limit
-// i is a queue and other Limits were the last to change e, state returns a copy that is converted to the numbers of
-// l. It leaves the entry as it is, because l may deny.
+// state returns the state of limit i in e, for l to evaluate. e may be nil: nothing is used in the state then. If
+// limit i is a queue, and e has other Limits than l, state returns a copy that is converted to the numbers of l. It
+// leaves the entry as it is, because l may deny. Limits that are not queues can evaluate a state that was stored
+// with other numbers.
 func (l *Limits) state(e *entry, i int, now int64) *algorithm.State {
 	switch {
 	case e == nil:
@@ -50,8 +51,9 @@ func (l *Limits) evaluate(e *entry, now, n int64, answers []algorithm.Answer) bo
 	return admits
 }
 
-// adopt makes l the limits of e. It must be called before l changes e. The limits of e have the same keys as l, but may
-// have other numbers. Used units stay used.
+// adopt makes l the limits of e, and converts the states to the numbers of l. Used units stay used. The limits of e
+// must have the same keys as l, but may have other numbers. adopt must be called before units are charged or
+// refunded, because a queue can do neither to a state with other numbers. Holds do not depend on the numbers.
 func (l *Limits) adopt(e *entry, now int64) {
 	if e.limits == l {
 		return
@@ -62,15 +64,18 @@ func (l *Limits) adopt(e *entry, now int64) {
 	e.limits = l
 }
 
-// A kept is the state of a limit that is not one of the current limits of the entry.
+// A kept is the state of a limit that is not one of the current limits of the entry. limit is the limit that has
+// stored the state.
 type kept struct {
 	limit algorithm.Limit
 	key   string
 	state algorithm.State
 }
 
-// rearrange makes l the limits of e if their keys differ from those of e's limits, and puts the states into the order
-// of l. States of limits that l does not have are kept until they are unused.
+// rearrange gives e the keys of l, and puts the states into the order of l. It is called if the keys of e's limits
+// differ from those of l. A state that e already had keeps the numbers with which it was stored, until adopt is
+// called. States of limits that l does not have are kept, and are dropped by a later call once nothing is used in
+// them.
 func (e *entry) rearrange(l *Limits, now int64) {
 	all := e.kept
 	for i, m := range e.limits.limits {

@@ -1,5 +1,5 @@
 // Package memory keeps the states of limits in this process, for limiters without Redis and for the outage
-// policy FailLocal. The number of keys is bounded: when a Store is full, it evicts a key before it adds another one.
+// policy FailLocal. The number of keys is bounded: when there is no room for another key, it replaces a key.
 //
 //	memory.go  Store: decides, holds, refunds, resets
 //	limits.go  Limits: the limits of a limiter, and their states in the entry of a key
@@ -18,7 +18,7 @@ import (
 )
 
 // The keys are divided among shards, each with a lock of its own. There is one shard for every shardSize
-// keys, but at most maxShards.
+// keys, but at least one shard and at most maxShards.
 const (
 	maxShards = 64
 	shardSize = 1024
@@ -34,7 +34,7 @@ type Store struct {
 	shards  []shard
 }
 
-// New returns a Store for at most entries keys. clock may be nil.
+// New returns a Store for at most entries keys. The ban of a key counts as another key. clock may be nil.
 func New(entries int, clock func() time.Time) *Store {
 	now := time.Now()
 	m := &Store{
@@ -59,6 +59,7 @@ func (m *Store) now() int64 {
 	return m.startAt + time.Since(m.started).Microseconds()
 }
 
+// shard returns the shard of k, which must be in the form that key.Local returns.
 func (m *Store) shard(k string) *shard {
 	i, _ := bits.Mul64(maphash.String(m.seed, k), uint64(len(m.shards)))
 	return &m.shards[i]
@@ -84,7 +85,8 @@ func stateKey(k string) string {
 }
 
 // Decide evaluates each limit of l for n units of the user's key k, and writes its answer to answers. If all limits
-// admit the units and charge is set, Decide charges them.
+// admit the units and charge is set, Decide charges them. It does not look at bans, and cannot take slots: see
+// DecideHold.
 func (m *Store) Decide(l *Limits, k string, n int64, charge bool, answers []algorithm.Answer) {
 	s, k, now := m.lock(k)
 	defer s.Unlock()
@@ -102,7 +104,7 @@ func (m *Store) Decide(l *Limits, k string, n int64, charge bool, answers []algo
 }
 
 // hold evaluates the limits of l, and reports whether all admit. If so, it holds or charges the units of c, and writes
-// the handles to c.Handles. k is the key of the entry.
+// the handles to c.Handles, which must not be nil. k is the key of the entry.
 func (s *shard) hold(l *Limits, k string, now int64, c algorithm.Operation, answers []algorithm.Answer) bool {
 	e := s.find(k, l, now)
 	n, op, handles := c.N, c.Op, c.Handles
@@ -152,7 +154,8 @@ func (m *Store) End(l *Limits, k string, c algorithm.Operation) {
 // ended keeps its handle, and a limit whose slots are lost gets the zero Handle.
 //
 // In a Store with a clock of its own, Renew does not end holds that have expired, so that they can still be renewed.
-// A test may advance such a clock by a long time at once. All holds are then renewed as if this had happened in time.
+// A test may advance such a clock by a long time at once. All holds are then renewed as if they had been renewed in
+// time.
 func (m *Store) Renew(l *Limits, k string, n int64, handles []algorithm.Handle) []algorithm.Handle {
 	renewed := slices.Clone(handles)
 	s, k, now := m.lock(k)
@@ -175,7 +178,7 @@ func (m *Store) Renew(l *Limits, k string, n int64, handles []algorithm.Handle) 
 	return renewed
 }
 
-// Reset forgets the charges of k in all limits. Held units stay held.
+// Reset forgets what was charged to k by the limits of l. Held units stay held.
 func (m *Store) Reset(l *Limits, k string) {
 	s, k, now := m.lock(k)
 	defer s.Unlock()

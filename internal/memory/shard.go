@@ -13,8 +13,8 @@ const (
 	swept = 2
 	// sampled is how many random entries are compared when a shard is full, to evict the one that is used least.
 	sampled = 16
-	// retention is how long, in microseconds, an entry is kept after all its limits are available in full again,
-	// unless the shard is full. If the key is used again within this time, no new entry need be allocated.
+	// retention is how long, in microseconds, an entry is kept at least after all its limits are available in full
+	// again, unless the shard is full. If the key is used again within this time, no new entry need be allocated.
 	retention = 10_000_000
 )
 
@@ -27,7 +27,7 @@ type shard struct {
 	list     []*entry // all entries, in no particular order
 	hand     int      // the index in list of the entry that is swept next
 
-	// The padding makes a shard 128 bytes long, so that no two shards share a cache line.
+	// The padding makes a shard 104 bytes long, so that few shards share a cache line with a neighbor.
 	_ [40]byte
 }
 
@@ -46,8 +46,8 @@ func (s *shard) init(capacity int) {
 	s.capacity = capacity
 }
 
-// clamp returns now, or the instant that it returned before if that is later. So the instants of decisions never
-// step back, although now is read before the lock is taken.
+// clamp returns now, or the instant that it returned before if that is later. So within a shard the instants of
+// decisions never step back, although now is read before the lock is taken.
 func (s *shard) clamp(now int64) int64 {
 	s.latest = max(s.latest, now)
 	return s.latest
