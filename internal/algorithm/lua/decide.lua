@@ -44,9 +44,9 @@
 --          are the handle of a hold that has begun. For a queue, `held` is the largest free place, and `id`
 --          the epoch. The fast branch also uses this form for a queue with free places, and for all limits of
 --          a script in which a queue is one of several limits.
---          Some calls reply a code and zeros instead, which are five integers for each limit together. A
+--          Some calls reply a code instead, followed by zeros: together five integers for each limit. A
 --          decision on a banned key replies 5. Operation '8' replies 1. If the list is for several calls, a
---          call that fails replies 2 and charges nothing, and so does a call for which no time was left; a
+--          call that fails replies 2 and charges nothing, and so does a call for which no time was left. A
 --          call that fails after some limits have changed replies 4. If a script for one call fails, it
 --          replies only the error.
 --          The replies about bans follow at the end of each call: see bans.lua.
@@ -58,9 +58,9 @@
 --   BANS     if a denial by this limit can ban: its limiter has durations of bans, and it has no slots
 --   ONCE     if there is one limit, and its constants are given once for all calls
 --   CALL     if there is one limit, and each call has its own constants
--- An algorithm's Lua file defines the following functions of its limit. (Slots have only numbers, cost, evaluate and
--- charge of them.) This is the only list. The functions are in the order in which a reader needs them, with their
--- results:
+-- An algorithm's Lua file defines the following functions of its limit. This is the only list of them. They are in
+-- the order in which a reader needs them, with their results. (The file of slots, in_flight.lua, defines only numbers,
+-- cost, evaluate and charge.)
 --   numbers(position)     nothing. It converts those constants that are numbers, from ARGV[position] on, to Lua
 --                         numbers, once for all calls
 --   cost(position)        the cost of a limit in a plain decision, as two numbers n and f: the arguments that
@@ -84,8 +84,8 @@
 --                         is negative. A log writes by itself, and its third result is an error of Redis or
 --                         nil. The third result of a queue is nil, and its further results are the epoch and
 --                         the largest free place
---   bound(units, a)       the cost of units that are charged whether they fit or not. The cost is bounded, so that
---                         the value that charge stores will be accepted
+--   bound(units, a)       the cost of units that are charged whether they fit or not: of all units, or of as
+--                         many as the limit can store
 --   needed(now, a, b, c, y)
 --                         the instant until which the stored value is needed, or nil if it is not needed
 --   tail(held, rate)      for how long a key is needed after the held units have been charged

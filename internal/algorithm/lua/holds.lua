@@ -6,8 +6,8 @@
 -- member with the score +inf. The record is
 --   '|H1 id last_charged held first', then ' expiry:units' for each hold but the first, and then '@count/period'
 -- `id` identifies the holds: if the state of the key is lost, later holds have another id. `last_charged` is the
--- latest expiry of a hold that has been charged. By it, a late settlement knows that its hold was charged, even if
--- the clock has since stepped back. It becomes 0 when nothing is held and `limit.window` has passed. `held` is the
+-- latest expiry of a hold that has been charged. It shows a late settlement that its hold was charged, even if the
+-- clock has since stepped back. It becomes 0 when nothing is held and `limit.window` has passed since. `held` is the
 -- sum of all held units. `first` is the expiry of the first hold, or 0. All units that expire at the same instant
 -- are one hold. The holds are in the order of their expiries. There are at most 64 of them, and usually about eight
 -- for each duration of holds in use. 'count/period' is the fastest rate at which the held units were reserved. Only
