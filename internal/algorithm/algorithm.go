@@ -9,7 +9,7 @@ import (
 // Numbers are the numbers of one limit.
 type Numbers struct {
 	Count, Period int64 // the rate: Count units (from 1 to 1e9) in each Period (from a millisecond to 400 days, in microseconds)
-	Burst         int64 // the capacity of a bucket
+	Burst         int64 // the capacity of a bucket, or the number of slots of InFlight
 	Aligned       bool  // fixed windows start at multiples of the period since the Unix epoch
 	Named         bool  // the limit has a name of its own, so that the Redis key of a bucket does not contain the period
 
@@ -48,7 +48,7 @@ type Kind struct {
 // Work returns about how many microseconds of Redis's time a decision on n units takes in a script
 // for several calls, on the machine of docs/performance.md. Redis does nothing else during that
 // time, so the Work of a batch is bounded. Work does not include the additional time that some stored
-// values take. The script itself measures that time, and stops early: see time_budget in
+// values take. The script itself estimates that time, and stops early: see time_budget in
 // lua/prelude.lua.
 func (k *Kind) Work(n int64) int64 {
 	if k.work == nil {
@@ -69,9 +69,9 @@ type Evaluator interface {
 	// immediately before.
 	Charge(s *State, o Observation, n int64)
 	// Refund takes back a charge of n units, which is identified by its handle, as far as the charge still
-	// counts.
+	// counts. The caller must not take back a charge twice.
 	Refund(s *State, now, n int64, charged Handle)
-	// ResetAt returns the instant at which the full limit is available again.
+	// ResetAt returns the instant at which the full limit is available again. That may be in the past.
 	ResetAt(s *State) int64
 	// Usage returns how much of the limit is used at now: 0 means nothing, and 1 the whole limit. The result
 	// is above 1 if more was charged than the limit allows, as a settlement can do.
@@ -87,7 +87,7 @@ type Evaluator interface {
 	Valid(o Observation) bool
 
 	// Capacity returns the largest number of units that can be used at once, and the time in which
-	// as many come back at the rate of the limit.
+	// as many come back at the rate of the limit. The time is 0 for slots, which have no rate.
 	Capacity() (units, window int64)
 	// Outcome returns the outcome of a decision on n units that observed o. admits says whether
 	// this limit admits them, and charged whether they were charged.
@@ -103,11 +103,12 @@ type Evaluator interface {
 	// held units are given back. o is the observation of a decision on n + held units, which denied.
 	DeniedFor(o Observation, n, held int64) int64
 	// Adopt converts s to the numbers of this Evaluator. writer is the Evaluator that has written s; it has
-	// the same Redis key and perhaps other numbers. Used units stay used.
+	// the same Redis key and perhaps other numbers. Used units stay used. A queue instead keeps the instant at
+	// which it ends.
 	Adopt(s *State, writer Evaluator, now int64)
 	// MaxCharge bounds a charge that is made whether it fits or not, as when a hold expires. It returns
 	// how many of n units are charged: fewer than n if a State cannot count so many, or if a larger
-	// charge would make no difference.
+	// charge would make no difference, and none if the units are slots.
 	MaxCharge(o Observation, n int64) int64
 }
 

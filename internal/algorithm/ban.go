@@ -44,7 +44,8 @@ func (s *State) Ban(now int64) Ban {
 }
 
 // Begin begins a ban of s because of a denial at now. admitted is the instant from which the limits would
-// admit the denied request. The ban does not end before admitted, unless it would be longer than MaxBan.
+// admit the denied request. The ban does not end before admitted, unless it would be longer than MaxBan. b must
+// not be empty.
 func (b Bans) Begin(s *State, now, admitted int64) Ban {
 	if s.forgotten(now) {
 		s.B = 0
@@ -55,8 +56,9 @@ func (b Bans) Begin(s *State, now, admitted int64) Ban {
 	return Ban{At: now, Until: s.A, Began: true}
 }
 
-// Block bans s by hand for a duration. The level stays as it is. If atLeast is set, a ban that ends later
-// is not shortened, and the level is not forgotten sooner.
+// Block bans s by hand for the duration lasts, which must be above 0. The level stays as it is, unless the bans
+// of s are forgotten. If atLeast is set, a ban that ends later is not shortened, and the level is not forgotten
+// sooner.
 func (s *State) Block(now, lasts int64, atLeast bool) {
 	if s.forgotten(now) {
 		s.B, s.C = 0, 0
@@ -70,7 +72,7 @@ func (s *State) Block(now, lasts int64, atLeast bool) {
 }
 
 // forgotten reports whether the bans of s are forgotten: as much time has passed since the end of the last
-// ban as that ban lasted, without another ban.
+// ban as that ban lasted, without another ban. (After Block with atLeast, a longer ban before may count.)
 func (s *State) forgotten(now int64) bool { return now >= s.A+s.C }
 
 // BanLimit is the limit of an entry in memory that stores a ban, so that it is kept and evicted like other
@@ -82,7 +84,8 @@ type banned struct{ Evaluator }
 // ResetAt returns the instant at which the ban and its level are forgotten.
 func (banned) ResetAt(s *State) int64 { return s.A + s.C }
 
-// Usage returns at least 1, and 2 during the ban, so that banned keys are evicted last.
+// Usage returns 2 during the ban and 1 after it. The keys with the smallest Usage are evicted first, so banned
+// keys are evicted last.
 func (banned) Usage(s *State, now int64) float64 {
 	if now < s.A {
 		return 2
@@ -91,8 +94,8 @@ func (banned) Usage(s *State, now int64) float64 {
 }
 
 // Bars reports whether the charges in s deny n units at now, without the held units. If so, from is the
-// instant from which they would be admitted. s still has its holds, so this relies on an
-// Evaluate that does not look at them.
+// instant from which they would be admitted. n must be at most the capacity, because otherwise there is no such
+// instant. s still has its holds, so Bars relies on an Evaluate that does not look at them.
 func (m Limit) Bars(s *State, now, n int64) (from int64, denies bool) {
 	o, admits := m.Evaluate(s, now, n)
 	if admits {
@@ -101,7 +104,8 @@ func (m Limit) Bars(s *State, now, n int64) (from int64, denies bool) {
 	return o.At + m.Outcome(o, n, false, false).RetryAfter, true
 }
 
-// DecodeBan decodes the first ban in n, the part of a reply about bans, and returns the rest of n.
+// DecodeBan decodes the first ban in n, the part of a reply about bans, and returns the rest of n. It returns
+// ErrReply if the script never gives such a reply. n must have the length that SplitReply has checked.
 func DecodeBan(n []int64) (b Ban, rest []int64, err error) {
 	if rest = n[banReplyLen:]; n[0] == 0 {
 		return b, rest, nil

@@ -63,7 +63,7 @@ func drainedInOneSecond(count, period int64) int64 {
 //	             it has drained at that rate; otherwise C is 0
 //	State        A and B are the instant at which the debt ends, in the same form. C is the rate at which
 //	             the debt drains, in the form of the field rate
-//	Handle       A and B are the instant at which the debt ended, just after the charge
+//	Handle       A and B are the instant at which the debt would end, as it was just after the charge
 type bucket struct {
 	capacity int64
 	unit     ratio  // the time in which one unit drains
@@ -176,8 +176,8 @@ func (b *bucket) chargeExpired(s *State, now, n int64) {
 	s.A, s.B, s.C = min(now+left+up(float64(n)/rate(drains)), maxInstant-1), 0, drains
 }
 
-// Refund reduces the debt only if the charge was the last one. After further charges it is not known how
-// many of the n units have drained already.
+// Refund reduces the debt only if the charge was the last one, and b has the rate at which the debt is stored.
+// After further charges it is not known how many of the n units have drained already.
 func (b *bucket) Refund(s *State, now, n int64, id Handle) {
 	if id != (Handle{s.A, s.B}) || s.C != b.rate {
 		return
@@ -221,9 +221,9 @@ func (b *bucket) WithHeld(o Observation, _, held int64) Observation {
 	return Observation{o.At, min(debt.w, huge), debt.f, left}
 }
 
-// drains returns in which time a debt, which is a part of the debt of o, drains at the rate at which o was
-// stored. If the debt of o is huge, it is not known how large that part is, and drains returns the time in
-// which the whole debt of o drains.
+// drains returns in which time a debt drains at the rate at which the debt of o was stored. If the debt of o is
+// huge, its true size is not known, so the two debts cannot be compared, and drains returns the time in which
+// the debt of o drains.
 func (o Observation) drains(debt int64) int64 {
 	switch {
 	case o.C == 0:

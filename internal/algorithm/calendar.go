@@ -15,7 +15,7 @@ var Calendar = &Kind{
 // and the clock of Redis decides which of them is the current one.
 //
 //	Observation  A the used units. B the instant of the window's first charge, or of the decision if there
-//	             was none. C how long after B the window ends; it is negative if the clock of Redis has
+//	             was none. C how long after B the window ends; it is 0 or negative if the clock of Redis has
 //	             stepped back since then by more than a window
 //	State        A the used units. B the instant of the window's first charge. C the end of the window
 //	Handle       A the instant of the window's first charge

@@ -9,7 +9,7 @@ import (
 // An Operation is one operation on a key, with its arguments. It does not say which limits the key has.
 type Operation struct {
 	Op   Op
-	Bans bool  // whether a denial because of charged units bans the key; only for limiters with Bans
+	Bans bool  // whether a denial because of charged units bans the key; only for limiters whose Bans are not empty
 	N    int64 // the number of units; for OpBlock, the duration of the ban in microseconds
 
 	Actual  int64 // for OpSettle: the actual cost
@@ -18,17 +18,18 @@ type Operation struct {
 
 	// Handles has one handle for each limit. OpSettle, OpRefund, OpRenew and OpRelease are about the
 	// charges and holds that these handles identify. A decision writes the handles of its charges and
-	// holds into Handles, and OpRenew the handles of the renewed holds. Handles may be nil for a
-	// decision. For OpReserve, the A of a handle is the duration of the hold, in microseconds, or 0 for
-	// the duration that the limit has.
+	// holds into Handles, and OpRenew the handles of the renewed holds. For OpReserve, the A of a handle is
+	// at first the duration of the hold, in microseconds, or 0 for the duration that the limit has.
+	// Handles may be nil for a decision, OpReset and OpBlock.
 	Handles []Handle
 }
 
 // NewHoldID returns a new id for holds. The id need not be secret, because it only distinguishes holds.
 func NewHoldID() int64 { return 1 + rand.Int64N(1<<48) }
 
-// Append appends the arguments of a call that is not a plain decision. holds has the HoldDuration of
-// each limit. The caller makes that slice once for all calls.
+// Append appends the arguments of a call that is not a plain decision, except those about bans and the
+// constants, which follow them. holds has the HoldDuration of each limit. The caller makes that slice once for
+// all calls.
 func (c Operation) Append(args, holds []any) []any {
 	// Lua would round a number above maxInstant. No limit admits that many units anyway.
 	args = append(args, string(c.Op), min(c.N, maxInstant), c.third())
@@ -69,8 +70,9 @@ func (c Operation) third() int64 {
 
 // How many integers a reply has. The short form has replyLen for each limit, and the long form
 // otherReplyLen. A plain decision gets the short form, unless it finds holds, something unusual or a queue
-// with free places, or decides on a queue and other limits together. All other calls get the long form.
-// Behind the limits, either form has banReplyLen integers for each limiter with bans.
+// with free places, or decides on a queue and other limits together. OpBlock and every call that was not
+// carried out as a whole (see below) also get the short form. All other calls get the long form. Behind the
+// limits, either form has banReplyLen integers for each limiter with bans.
 const (
 	replyLen      = 5
 	otherReplyLen = 8
@@ -78,11 +80,12 @@ const (
 )
 
 // The first integer of a reply. In the short form, it is 1 if the first limit admits and 0 if it denies. In
-// the long form, it is 7 or 6 instead. In the short form, the values 2, 4 and 5 are about the whole call.
+// the long form, it is 7 or 6 instead, and for a call that is no decision always 7. The values 2, 4 and 5 of the
+// short form are about the whole call, as is the 1 of OpBlock.
 const (
 	undone = 2 // nothing was done, because the call failed or the calls before it took too long
 	partly = 4 // the call failed after it had changed something
-	// 5: nothing was done, because the key is banned; see DecodeBan
+	// 5: nothing was decided, because the key is banned; see DecodeBan
 	otherReply = 6 // the difference between the two forms: 6 means 0, and 7 means 1
 )
 
@@ -101,7 +104,8 @@ func SplitReply(reply []int64, limits, bans int) (next, banned, rest []int64, er
 	return reply[:size], reply[size:end], reply[end:], nil
 }
 
-// Undone reports whether reply, the reply to one of several calls, says that nothing was done.
+// Undone reports whether reply, the reply to one of several calls, says that the call was not carried out and
+// must be made again. It reports false for a decision on a banned key, which has an answer: the ban.
 func Undone(reply []int64) bool { return len(reply) > 0 && reply[0] == undone }
 
 // ErrPartly is the error of a call that failed after it had changed some of its limits. The call must
@@ -112,10 +116,12 @@ var ErrPartly = errors.New("redis has changed some of the limits, and failed the
 // reply, and does not mean that the server is unavailable.
 var ErrReply = errors.New("unexpected reply from redis")
 
-// DecodeReply decodes the reply to one call, as SplitReply returns it. It checks the reply, because it may
-// come from a faulty proxy, and returns ErrReply if the script never gives such a reply. For a decision,
-// DecodeReply writes the answer of each limit to answers. Unless call.Handles is nil, it writes the handles
-// of charges and holds to call.Handles.
+// DecodeReply decodes the reply to one call, as SplitReply returns it. The caller must first have checked that
+// the reply is not Undone, and that the key was not banned before. DecodeReply returns ErrPartly if the call
+// has failed after it had changed some of its limits. It checks the reply, because the reply may come from a
+// faulty proxy, and returns ErrReply if the script never gives such a reply. For a decision, DecodeReply writes
+// the answer of each limit to answers. Unless call.Handles is nil, it writes the handles of charges and holds
+// to call.Handles.
 func DecodeReply(reply []int64, call Operation, limits []Limit, answers []Answer) error {
 	each := len(reply) / len(limits)
 	switch {
@@ -155,8 +161,9 @@ func DecodeReply(reply []int64, call Operation, limits []Limit, answers []Answer
 	return nil
 }
 
-// setHandle sets h to the handle of the charge or hold that call has made after it observed o. If call has
-// made none, h stays as it is. replied is the handle in the reply.
+// setHandle sets h to the handle of the charge or hold that call has made after it observed o. replied is the
+// handle in the reply. If the operation charges and holds nothing, or has found no hold to renew, h stays as it
+// is, or becomes the zero Handle if m has slots. If a limit has denied, h means nothing.
 func (m Limit) setHandle(h *Handle, call Operation, o Observation, replied Handle) {
 	q, queues := m.Evaluator.(*queue)
 	switch {

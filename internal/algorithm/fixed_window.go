@@ -3,8 +3,8 @@ package algorithm
 var fixedWindowLua = readLua("fixed_window", bansLua)
 
 // FixedWindow counts the units in windows. A window begins with the first charge after the previous window
-// has ended, or after all units of the previous window were refunded. Aligned windows begin at multiples of
-// the period since the Unix epoch instead.
+// has ended, or after all units of the previous window were refunded or reset. Aligned windows begin at
+// multiples of the period since the Unix epoch instead.
 var FixedWindow = &Kind{
 	Name: "fixed_window", Tag: "fixed", Aligns: true, New: newFixedWindow,
 	lua: fixedWindowLua,
@@ -106,7 +106,8 @@ func (w *fixedWindow) DeniedFor(o Observation, n, _ int64) int64 {
 // Adopt does nothing: all limits with the same Redis key have the same windows.
 func (w *fixedWindow) Adopt(*State, Evaluator, int64) {}
 
-// MaxCharge keeps the units of a window at most maxUnits: a script takes a stored value with more for foreign.
+// MaxCharge keeps the units of a window within maxUnits, because a script treats a stored value with more units
+// as foreign.
 func (w *fixedWindow) MaxCharge(o Observation, n int64) int64 { return min(n, max(0, maxUnits-o.A)) }
 
 func (w *fixedWindow) Capacity() (units, window int64) { return w.count, w.period }

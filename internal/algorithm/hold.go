@@ -7,8 +7,8 @@ import (
 
 // A hold is a number of units that are admitted but not charged yet. A settlement ends the hold and charges
 // the actual cost. If there is no settlement before the hold expires, all its units are charged then. Units
-// that may be given back are held instead of charged, because once they are charged, they cannot be
-// distinguished from what other callers charge later.
+// that may be given back are held instead of charged, because most algorithms cannot distinguish charged units
+// from what other callers charge later.
 //
 // A held unit can be spent at any instant until its hold ends. A decision on n units admits if the algorithm
 // would admit n and all held units together. So at any decision, every unit that was spent before is either
@@ -20,7 +20,7 @@ import (
 // Expiries are rounded up to multiples of a sixth of the duration, so that a key has few different ones.
 //
 // The units of a Kind with Slots are always held and never charged: a slot that expires is free. In
-// Redis, each call that takes slots has a record of its own; see lua/in_flight.lua.
+// Redis, each call that takes slots has a member of its own in a sorted set; see lua/in_flight.lua.
 
 // holds has all holds of one limit of one key in memory. In Redis, the holds are a record at the same key as
 // the value of the algorithm, and lua/holds.lua does what this file does.
@@ -36,15 +36,15 @@ type holdRecord struct{ expiry, n int64 }
 // expirySteps says how expiries are rounded: up to a multiple of the duration divided by expirySteps.
 const expirySteps = 6
 
-// MaxHold is the longest default duration of a hold, and MinHold the shortest duration of any hold, in
-// microseconds.
+// MaxHold and MinHold are the longest and the shortest default duration of a hold, in microseconds. A duration
+// that is configured may be longer or shorter.
 const (
 	MaxHold = 60_000_000
 	MinHold = 1_000_000
 )
 
-// DefaultHold returns how long units of a limit are held by default: the time in which a fully used
-// limit becomes available again, but at least MinHold and at most MaxHold.
+// DefaultHold returns how long units of a limit are held by default: the window of its Capacity, but at least
+// MinHold and at most MaxHold.
 func DefaultHold(e Evaluator) int64 {
 	_, window := e.Capacity()
 	return max(MinHold, min(MaxHold, window))
@@ -62,7 +62,9 @@ func expiry(now, duration int64) int64 {
 // hold lasts for the given duration, or for the HoldDuration of each limit if duration is 0. If the hold must
 // have expired, its handle gets a negative expiry. Its units were then charged when it expired, and the
 // negative expiry makes sure that they are not charged again, even if Redis has forgotten the hold and its
-// clock has stepped back. MarkExpired does not change handles.
+// clock has stepped back. The handles of slots and of places in a queue stay as they are, because no units of
+// these are charged at an expiry. MarkExpired does not change handles: it returns a copy, or handles itself if
+// none must be marked.
 func MarkExpired(limits []Limit, handles []Handle, passed, duration int64) []Handle {
 	var marked []Handle // a copy
 	for i, limit := range limits {
@@ -122,8 +124,8 @@ func (m Limit) Acquire(s *State, a *Answer, n int64) Handle {
 	return m.ChargeHandle(a.Observation, n)
 }
 
-// Expire charges the holds of s that have expired by now, in the order of their expiries. Each is charged at
-// its expiry.
+// Expire ends the holds of s that have expired by now, in the order of their expiries. Each is charged at its
+// expiry, unless it holds slots, which become free.
 func (m Limit) Expire(s *State, now int64) { expire(m.Evaluator, s, now) }
 
 // expire is Expire for an Evaluator.
@@ -146,7 +148,7 @@ func expire(l Evaluator, s *State, now int64) {
 	}
 }
 
-// force charges n units to s at now, whether they fit or not.
+// force charges n units to s at now, whether they fit or not, but not more than MaxCharge allows.
 func force(l Evaluator, s *State, now, n int64) {
 	if n == 0 {
 		return // a charge of 0 units could still rewrite the state, which may have been stored with other numbers
@@ -157,7 +159,8 @@ func force(l Evaluator, s *State, now, n int64) {
 	}
 }
 
-// Reserve holds n units, which Evaluate must have admitted at now, and returns their handle.
+// Reserve holds n units from now on, and returns their handle. Evaluate must have admitted them at now, unless
+// they were held until now.
 func (m Limit) Reserve(s *State, now, n int64) Handle {
 	if s.holds == nil {
 		s.holds = &holds{id: NewHoldID()}
@@ -183,13 +186,13 @@ func (s *State) add(expiry, n int64) {
 }
 
 // find returns the index of the hold that expires at expiry, and true; or the index at which it would have to
-// be inserted, and false.
+// be inserted, and false. s.holds must not be nil.
 func (s *State) find(expiry int64) (int, bool) {
 	return slices.BinarySearchFunc(s.holds.list, expiry, func(h holdRecord, expiry int64) int { return cmp.Compare(h.expiry, expiry) })
 }
 
 // take removes n units from the hold that handle identifies. It reports false if there is no such hold,
-// because it has expired or because the state of the key was lost since it began.
+// because it has expired, was settled before, or was lost with the state of the key.
 func (s *State) take(handle Handle, n int64) bool {
 	if s.holds == nil || s.holds.id != handle.A {
 		return false
@@ -260,7 +263,8 @@ func (m Limit) ResetAt(s *State) int64 {
 	return at + 2*window // a sliding window counter needs that long; other windows need less
 }
 
-// Usage returns how much of the limit is used at now, from 0 to 1 or a little above.
+// Usage returns how much of the limit is charged or held at now. As in Evaluator.Usage, 1 is the whole limit, and
+// the result may be above 1.
 func (m Limit) Usage(s *State, now int64) float64 {
 	used := m.Evaluator.Usage(s, now)
 	if held := s.held(); held > 0 {

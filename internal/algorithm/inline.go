@@ -13,7 +13,8 @@ import (
 //
 //   - The lines of lua/decide.lua between EACH LIMIT and END are repeated for each limit, and the lines
 //     between EACH BAN and END for each limiter with bans. In these lines, the ending _i of a name
-//     becomes the number of the limit, and the ending _b the number of the ban.
+//     becomes the number of the limit (it is removed if there is only one limit), and the ending _b the
+//     number of the ban.
 //   - A comment that names a part, such as PRELUDE, becomes that part. A line that ends with ONLY and a
 //     mark, such as ONLY SEVERAL, is written only into the scripts to which the mark applies. See
 //     decide.lua.
@@ -21,7 +22,7 @@ import (
 //   - A line that calls a function of `limit` or `ban` becomes the body of that function, because real
 //     calls take Redis 15 to 28 % longer.
 //
-// Such a call is a whole line, and its results are assigned to names. The called function has one return,
+// Such a call is a whole line, and its results are assigned to names. The called function has at most one return,
 // which is its last line. If a file or a call breaks one of these rules, the composer panics when the program
 // starts or composes a script. The message has the name of the file, the number of the line, and the rule.
 // The composer does not check rules such as that no function assigns to a parameter. TestRules checks those.
@@ -35,6 +36,8 @@ type luaFile struct {
 	base      *luaFile  // the file from which the limits get the fields and functions that this file does not define
 	shared    []luaLine // the part that a script has once
 	constants []luaLine // the part that gives names to the constants of a limit
+	// fields and functions have the fields and functions of limits or bans, including those of base. The names are
+	// written as in the file, such as limit.window.
 	fields    map[string]string
 	functions map[string]*luaFunction
 }
@@ -161,8 +164,8 @@ func tokenSize(text string) int {
 	return max(1, len(text)-len(behind))
 }
 
-// split splits a list at its commas, but not within brackets. It returns nil if the list closes a bracket that
-// it does not open.
+// split splits a list at its commas, but not within brackets. It returns nil if the list is empty, or closes a
+// bracket that it does not open.
 func split(list []token) (parts [][]token) {
 	depth, start := 0, 0
 	for i, t := range list {

@@ -25,15 +25,15 @@ const maxFree = 128
 //
 // A new epoch begins:
 //   - with a charge to an empty queue. The epoch is the instant of the charge.
-//   - if the rate of the limit changes while the queue is not empty; see Adopt.
-//   - with a charge to a queue whose end is more than `longest` after the epoch. The epoch is the instant of
-//     the charge.
+//   - if the rate of the limit has changed; see Adopt.
+//   - with a charge that takes no free place in a queue whose end is more than `longest` after the epoch. The
+//     epoch is the instant of the charge.
 //
 // With a new epoch, the queue forgets its free places, and places that were taken before cannot be given
 // back any more.
 //
-//	Observation  A and B as in bucket: the time from now to the end of the queue. C is about free places:
-//	             see pack
+//	Observation  A and B as in bucket: the time from now to the end of the queue. C is about free places,
+//	             and not about another rate as in bucket: see pack
 //	State        A and B as in bucket: the instant at which the queue ends. C is the epoch. log has the
 //	             free places in the order of their numbers. No two of them touch, and none touches the end
 //	             of the queue
@@ -66,7 +66,7 @@ func unpack(c int64) (before, largest int64) { return c & (1<<packed - 1), c >> 
 const packed = 30
 
 // units returns how many units there are between the epoch and the end of the queue, and how many of them
-// have not begun at now. These are the last ones.
+// have not begun at now. The units that have not begun are the last ones.
 func (q *queue) units(s *State, now int64) (all, waiting int64) {
 	all = q.unit.units(q.unit.sub(span{s.A, s.B}, span{w: s.C}))
 	return all, q.unit.units(q.debt(s, now))
@@ -197,7 +197,8 @@ func (q *queue) Outcome(o Observation, n int64, admits, charged bool) Outcome {
 	return out
 }
 
-// Valid reports whether o is valid. DecodeReply has checked and packed the two numbers in o.C.
+// Valid reports whether the script can have replied o. DecodeReply has packed two numbers into o.C, and checks
+// by itself that each of them is in its range.
 func (q *queue) Valid(o Observation) bool {
 	return o.C >= 0 && q.bucket.Valid(Observation{A: o.A, B: o.B})
 }

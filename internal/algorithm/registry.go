@@ -1,7 +1,7 @@
 package algorithm
 
-// Kinds has all algorithms, except that [Calendar] is not in it: it is a form of FixedWindow. Package core
-// makes limits only of these algorithms, and every suite and tool uses this list, in this order.
+// Kinds has all algorithms except [Calendar], which users know as a form of FixedWindow. Package core makes
+// limits only of these algorithms, and every suite and tool uses this list, in this order.
 var Kinds = []*Kind{
 	FixedWindow,
 	SlidingWindowLog, SlidingWindowCounter,
@@ -10,7 +10,7 @@ var Kinds = []*Kind{
 	InFlight,
 }
 
-// Versions has the letter and version with which each stored string begins, of all algorithms, bans and
-// holds. A string with another version was written by a newer version of this library. The suites, which
-// plant damaged values, use this list, too.
+// Versions has the letter and version of each form of a stored string. B1, C1, F1 and W1 are those of the
+// algorithms, X1 is that of a ban, and H1 that of a record of holds. A string with another version counts as
+// written by a newer version of this library. The suites that plant damaged values use this list, too.
 const Versions = "B1 C1 F1 H1 W1 X1"

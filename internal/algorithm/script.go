@@ -26,15 +26,15 @@ var (
 )
 
 // MaxLimits is the largest number of limits of a limiter, and of limits and bans of several limiters that
-// decide together. It is bounded because a Lua function may have 200 local variables. The limits of a
-// queue take the most of them.
+// decide together. It is bounded because a Lua function may have at most 200 local variables. A LeakyBucket
+// needs more of them than any other limit.
 const MaxLimits = 12
 
 // A Limit is one of the limits of a limiter.
 type Limit struct {
 	*Kind
 	Evaluator
-	HoldDuration int64 // for how long its units are held, in microseconds
+	HoldDuration int64 // for how long its units are held, in microseconds, unless a call says otherwise
 }
 
 // ConstantsAt returns the constants of a script that is sent at now, by the clock of this process. A script
@@ -51,7 +51,7 @@ func (m Limit) ConstantsAt(now int64) (args []any, from, until int64) {
 // A Form says how a script gets its constants and keys.
 type Form struct {
 	// PerCallConstants means that each call has constants of its own. The limits of the calls are then of
-	// the same kinds, but have different numbers. Otherwise the script has constants once, for all calls.
+	// the same kinds, but may have different numbers. Otherwise the script has constants once, for all calls.
 	PerCallConstants bool
 	// Undeclared means that the keys are passed to Redis as arguments: they are the first arguments, and
 	// the last argument is their number. So they may be in several hash slots of one server of a Cluster.
@@ -70,7 +70,7 @@ type Group struct {
 	Bans   Bans
 }
 
-// Script returns a script that decides on limits. They are the limits of all Groups, in order.
+// Script returns a script that carries out calls on limits. They are the limits of all Groups, in order.
 func Script(limits []Limit, f Form) string {
 	c := newComposer(limits, f)
 	for _, g := range c.form.Groups {
@@ -97,7 +97,7 @@ type composer struct {
 	limits         []Limit
 	constants      int // the number of arguments that are constants, of all limits together
 	behind         int // the number of arguments of each call behind those of its limits: one for each ban, and its own constants
-	reply          int // the number of integers that a plain decision replies for each limit
+	reply          int // the number of integers that a plain decision replies for each limit in the fast branch, without free places
 	next, at, cost int // the index of the next limit to be added; where its constants begin in ARGV, and its cost in a call
 	included       map[*luaFile]bool
 }
@@ -182,7 +182,8 @@ func (c *composer) addLimit(g Group) {
 	c.next, c.at, c.cost = i+1, c.at+len(m.Constants()), c.cost+len(m.Cost(nil, 0))
 }
 
-// include adds the shared part of a file, and of its base, to the script, unless it has been added.
+// include adds the shared part of a file, and of its base, to the script, unless it has been added. It stops at
+// bansLua, which newComposer marks as included: bans.lua has no shared part, and HOLDS stands for that of holds.lua.
 func (c *composer) include(file *luaFile) {
 	if !c.included[file] {
 		c.included[file] = true

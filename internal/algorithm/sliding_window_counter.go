@@ -96,7 +96,8 @@ func (c *counter) DeniedFor(o Observation, n, _ int64) int64 {
 // Adopt does nothing: the windows with one key are the same for all limits.
 func (c *counter) Adopt(*State, Evaluator, int64) {}
 
-// MaxCharge keeps the units of a window at most maxUnits: a script takes a stored value with more for foreign.
+// MaxCharge keeps the units of a window within maxUnits, because a script treats a stored value with more units
+// as foreign.
 func (c *counter) MaxCharge(o Observation, n int64) int64 { return min(n, max(0, maxUnits-o.A)) }
 
 func (c *counter) Capacity() (units, window int64) { return c.count, c.period }

@@ -4,17 +4,21 @@
 --
 -- Stored: a string, 'X1 ends level lasts': the instant at which the ban ends; how many denials have banned the
 -- key since its bans were last forgotten; and how long this ban lasts, in microseconds. The bans of the key are
--- forgotten if no other ban begins before `ends` + `lasts`.
+-- forgotten if no other ban begins before `ends` + `lasts`. If operation '8' with `given` 1 has replaced a
+-- longer ban that would have ended sooner, `lasts` stays, so that the level is not forgotten sooner.
 -- Argument: 1 if a denial bans, otherwise 0. A call has one such argument for each ban.
 -- Operation '8', only for limiters with bans: it bans for as many microseconds as the call has units. With 0
--- units it ends the ban. If `given` is 1, a ban that ends later stays as it is.
--- Replies, behind the replies of all limits, for each ban: 0 if the key is not banned, 1 if it was banned before the
--- call, or 2 if the call has begun the ban by its denial; the instant; and the instant at which the ban ends.
+-- units it ends the ban and forgets its level. If `given` is 1, a ban that ends later stays as it is.
+-- Replies, behind the replies of all limits, for each ban: 0, 1 or 2; the instant of the decision; and the instant at
+-- which the ban ends. For a decision, 0 means that the key is not banned, 1 that it was banned before the call, and 2
+-- that the call has begun the ban by its denial. After 0, the last number means nothing. All other operations reply
+-- 0, because they are carried out even if the key is banned.
 
 local function bans(limit, ban)
   -- read returns the end of the ban that is stored at a key, its level, and how long it lasts; or zeros if no
   -- ban is stored, or if it is forgotten. read deletes a foreign value. Otherwise a foreign value without a TTL
-  -- would stay until the next ban, because nothing else writes to the key.
+  -- would stay until the next ban, because nothing else writes to the key. read raises an error if Redis cannot
+  -- read the key, or if the value has an unknown version.
   function ban.read(key, now)
     local value, ends_at, rank, length = redis.pcall('GET', key), 0, 0, 0
     local foreign = value

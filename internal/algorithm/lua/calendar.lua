@@ -9,8 +9,8 @@
 -- after ends at `after`.
 -- Cost: the units.
 -- Observed: a is `used`. b is `opened`, or the instant of the decision if nothing is stored for the window. c is how
--- long after b the window ends; it may be negative if the clock has stepped back. x is `opened` as it is stored, in
--- digits, or nil.
+-- long after b the window ends. c is 0 or negative if `opened` is after the three windows, because the clock has
+-- stepped back. x is `opened` as it is stored, in digits, or nil.
 
 local function calendar(constants_at)
   local count, period, previous = ARGV[constants_at] + 0, ARGV[constants_at + 1] + 0, ARGV[constants_at + 2] + 0
@@ -35,7 +35,7 @@ local function calendar(constants_at)
       used, opened = tonumber(used), tonumber(digits or 0)
       if used and used <= 2 ^ 30 and opened <= latest then
         -- If the clock has stepped back, the window in which the units were charged is still the current one. If
-        -- that is after the three windows, the last of the three is.
+        -- that window is later than the three windows, the last of the three is the current one instead.
         if opened >= to then instant = math.max(now, to) elseif opened >= from then instant = math.max(now, from) end
       else
         used, opened, digits, wrong = 0, now, nil, value

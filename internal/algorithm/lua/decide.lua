@@ -1,7 +1,8 @@
 -- decide.lua carries out the calls of one limiter, or of several limiters that decide together. A call decides
 -- on several limits, each with a key and a cost of its own. If all limits admit, all are charged; otherwise
 -- none is charged. All limits are evaluated before the first one is charged, because Redis does not undo the
--- writes of a script that fails. Until then, the script only removes or charges what has expired.
+-- writes of a script that fails. Until then, the script only charges or removes what has expired, and removes
+-- foreign values.
 --
 -- There are two branches. The fast branch, which comes first, makes plain decisions. All other calls take the
 -- slow branch, whose functions are in holds.lua. A plain decision that finds holds or something unusual takes
@@ -43,58 +44,65 @@
 --          are the handle of a hold that has begun. For a queue, `held` is the largest free place, and `id`
 --          the epoch. The fast branch also uses this form for a queue with free places, and for all limits of
 --          a script in which a queue is one of several limits.
---          A call on a banned key replies 5. If the list is for several calls, a call that fails replies 2
---          and charges nothing, and so does a call for which no time was left. A call that fails after some
---          limits have changed replies 4. Zeros follow these three codes.
+--          Some calls reply a code instead, followed by zeros: together five integers for each limit. A
+--          decision on a banned key replies 5. Operation '8' replies 1. If the list is for several calls, a
+--          call that fails replies 2 and charges nothing, and so does a call for which no time was left. A
+--          call that fails after some limits have changed replies 4. If a script for one call fails, it
+--          replies only the error.
+--          The replies about bans follow at the end of each call: see bans.lua.
 --
 -- The composer (internal/algorithm/inline.go) writes the lines between EACH LIMIT and END once for each limit,
 -- and replaces the calls of the limit's functions by their bodies. It writes a line that ends with ONLY and a
 -- mark only in these cases:
 --   SEVERAL  if there are several limits
---   BANS     if the limiter has bans
+--   BANS     if a denial by this limit can ban: its limiter has durations of bans, and it has no slots
 --   ONCE     if there is one limit, and its constants are given once for all calls
 --   CALL     if there is one limit, and each call has its own constants
 -- An algorithm's Lua file defines the following functions of its limit. This is the only list of them. They are in
--- the order in which a reader needs them, with their results:
+-- the order in which a reader needs them, with their results. (The file of slots, in_flight.lua, defines only numbers,
+-- cost, evaluate and charge.)
 --   numbers(position)     nothing. It converts those constants that are numbers, from ARGV[position] on, to Lua
 --                         numbers, once for all calls
 --   cost(position)        the cost of a limit in a plain decision, as two numbers n and f: the arguments that
 --                         Evaluator.Cost appended. f is 0 if Cost appended only one
 --   more(n, f, units)     the cost of these units and the cost n, f together
 --   evaluate(value, now, n, f, key, records)
---                         whether the limit admits a cost; t, which is `now`, or the instant that is stored
---                         if the clock has stepped back since then; a, b and c, the Observation; the value
---                         if it is foreign, otherwise nil; and x and y, which charge needs. evaluate checks
---                         the value and writes nothing. The value is false if none is stored. If units are
---                         held, n, f is the cost of the call and of all held units together, and evaluate
---                         does not know which part is held. `records` is only for a log, whose value is the
---                         newest charge: it is 1 if a record of holds is stored behind the charges. All other
---                         limits must ignore it, because it does not say whether units are held
+--                         whether the limit admits a cost; t, the instant of the decision, which is `now`, or
+--                         later if the clock has stepped back behind the stored window or charge; a, b and c,
+--                         the Observation; the value if it is foreign, otherwise nil; and x and y, which
+--                         charge needs. evaluate checks the value and writes nothing. The value is false if
+--                         none is stored, or for a log an empty list. If units are held, n, f is the cost of
+--                         the call and of all held units together, and evaluate does not know which part is
+--                         held. `records` is only for a log, whose value is the newest charge: it is 1 if a
+--                         record of holds is stored behind the charges. All other limits must ignore it,
+--                         because it does not say whether units are held
 --   when(now, n, f, a, b, c, y)
 --                         the instant from which the limit would admit what it denies now
 --   charge(now, n, f, t, a, b, c, x, y, key, records)
 --                         the text to store after the cost was charged in addition to what evaluate has
---                         observed, and for how long it is needed. The cost may be negative. A log writes by
---                         itself, and its third result is an error of Redis or nil. The third result of a
---                         queue is nil, and its further results are the epoch and the largest free place
---   bound(units, a)       the cost of units that are charged whether they fit or not
+--                         observed, and for how long it is needed, counted from `now`. For a refund, the cost
+--                         is negative. A log writes by itself, and its third result is an error of Redis or
+--                         nil. The third result of a queue is nil, and its further results are the epoch and
+--                         the largest free place
+--   bound(units, a)       the cost of units that are charged whether they fit or not: of all units, or of as
+--                         many as the limit can store
 --   needed(now, a, b, c, y)
---                         the instant until which the stored value is needed, or nil
+--                         the instant until which the stored value is needed, or nil if it is not needed
 --   tail(held, rate)      for how long a key is needed after the held units have been charged
 --   refund(units, handle, expiry, now, a, b, c, x, y, key)
 --                         whether to charge the negative cost that follows; whether to remove all that was
 --                         charged instead; the cost as two numbers n and f; and the y for charge
--- Only some limits define these functions. For all others, the functions in holds.lua are used:
+-- Only some limits define the following functions. All other limits use those in holds.lua:
 --   check(now)            nothing, but it may raise an error, which the sender gets
 --   task(op, given)       the operation that the limit carries out instead of op. A queue has one of its own,
 --                         because its units cannot be held
---   debt(units)           for buckets, which call it themselves: the debt that the units add, as two numbers
 --   pace()                for buckets: the rate at which units drain. With pace and forced, held units keep the
 --                         rate at which they were reserved
 --   forced(value, now, units, a, b, c, pace, expired)
 --                         for buckets, after units were charged whether they fit or not: the text to store
 --                         instead, and for how long it is needed, or nil
 --   look, act             slots have both of their own, because they are never charged
+-- The files of the buckets also define read, debt and read_queue, which only these files call.
 
 -- These variables keep their values when a call fails. `base` and `at` are where the next call begins in KEYS
 -- and ARGV, and `replied` is how many integers have been replied. `limit_written` is the number of the limit
@@ -125,7 +133,7 @@ local function run(code, now, grace, reply)
     if spent > time_budget then code = code or 2 end
     -- EACH BAN
     local ban_b, ends_b, level_b = 0, 0, 0
-    local admitted_from_b = 0 -- the instant from which the limits would admit that deny because of charged units
+    local admitted_from_b = 0 -- 0, or if the denial bans, the instant from which the limits would admit what they deny
     local bans_b = ARGV[at + width - ban.flag] + 0 == 1
     if op <= '2' and (not code or code == 5) then
       ends_b, level_b = ban.read(KEYS[base + ban.key], now)
@@ -150,8 +158,9 @@ local function run(code, now, grace, reply)
         else
           value_i = redis.pcall('GET', key)
         end
-        -- A record of holds is the last member of a log. In every other value it begins with |. The
-        -- shortest value with a record has more than 40 bytes.
+        -- A record of holds is the last member of a log. In every other value it begins with |. A value
+        -- with a charge and a record has more than 40 bytes. A record without a charge may be shorter:
+        -- evaluate takes it for a foreign value, so it leads to the slow branch as well.
         if value_i and (value_i.err or limit.stores_log and value_i[2] == 'inf' or
             not limit.stores_log and #value_i > 40 and string.find(value_i, '|', 1, true)) then
           slow = true

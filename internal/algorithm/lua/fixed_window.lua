@@ -1,8 +1,9 @@
 -- fixed_window.lua counts the units in windows.
 --
 -- Stored: a string, 'F1 used opened': the units used in a window, and the instant of the window's first charge in
--- microseconds. The window begins at that instant, or if it is aligned, at the last multiple of the period before
--- it. If the key is reset and then charged again within a window, `opened` differs.
+-- microseconds. The window begins at that instant, or if it is aligned, at the last multiple of the period that is
+-- not after it. If the key is reset and then charged again within a window, `opened` differs, so a refund of an
+-- earlier charge takes back nothing.
 -- Constants: the limit, the period, and a form: 'first' for a window that begins with its first charge, or
 -- 'aligned'.
 -- Cost: the units.

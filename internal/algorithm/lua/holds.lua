@@ -6,13 +6,15 @@
 -- member with the score +inf. The record is
 --   '|H1 id last_charged held first', then ' expiry:units' for each hold but the first, and then '@count/period'
 -- `id` identifies the holds: if the state of the key is lost, later holds have another id. `last_charged` is the
--- latest expiry of a hold that has been charged. `held` is the sum of all held units. `first` is the expiry of
--- the first hold, or 0. All units that expire at the same instant are one hold. The holds are in the order of
--- their expiries. There are at most 64 of them, and usually about eight for each duration of holds in use.
--- 'count/period' is the fastest rate at which the held units were reserved. Only buckets have it.
--- A record is foreign if it is longer than 64 holds can be, or has more units than any limit allows. If the list of
--- holds contradicts `held` or `first`, these two count, because most calls read only them: all held units then
--- expire at `first`.
+-- latest expiry of a hold that has been charged. It shows a late settlement that its hold was charged, even if the
+-- clock has since stepped back. It becomes 0 when nothing is held and `limit.window` has passed since. `held` is the
+-- sum of all held units. `first` is the expiry of the first hold, or 0. All units that expire at the same instant
+-- are one hold. The holds are in the order of their expiries. There are at most 64 of them, and usually about eight
+-- for each duration of holds in use. 'count/period' is the fastest rate at which the held units were reserved. Only
+-- buckets have it.
+-- A record is foreign if no script can have written it, such as one that is longer than 64 holds can be, or has more
+-- units than any limit allows. There is one exception: if the list of holds contradicts `held` or `first`, these two
+-- count, because most calls read only them, and all held units then expire at `first`.
 
 local record_head = '|H1 ' .. whole .. ' ' .. whole .. ' ' .. whole .. ' ' .. whole
 
@@ -28,7 +30,8 @@ function parse(text)
   if held > 0 and first > last_charged or held == 0 and first == 0 and rest == '' then return id, last_charged, held, first, rest, rate end
 end
 
--- unfold returns the holds of a record as one list: expiry, units, expiry, units ...
+-- unfold returns the holds of a record as one list: expiry, units, expiry, units ... If `rest` contradicts `held` or
+-- `first`, all units are in the first hold.
 function unfold(held, first, rest)
   local list = held > 0 and { first, held } or {}
   if rest == '' then return list end
@@ -160,10 +163,10 @@ local function holds(limit)
   end
 
   -- look reads the key and charges the holds that have expired, each at the instant at which it expired. Then it
-  -- evaluates the limit. If the call is a decision, it evaluates its units and all held units together. look returns
-  -- the error of Redis or nil; the results of evaluate; `stored`, the value of the algorithm without the record; and
-  -- the record and its parts. `value` is the value that the fast branch has read, or nil. `n` and `f` are the cost of a
-  -- plain decision, and `units` is the cost of another call.
+  -- evaluates the limit. If the call is a decision, look evaluates its units and all held units together, otherwise a
+  -- cost of 0. look returns the error of Redis or nil; the results of evaluate; `stored`, the value of the algorithm
+  -- without the record; and the record and its parts. `value` is the value that the fast branch has read, or nil. `n`
+  -- and `f` are the cost of a plain decision, and `units` is the cost of another call.
   function limit.look(key, value, now, task, units, n, f)
     local stored, record, records, failure, strange = value, '', 0, nil, nil
     if limit.stores_log then
@@ -247,9 +250,10 @@ local function holds(limit)
     return failure, admits, t, a, b, c, foreign, x, y, stored, record, id, last_charged, held, first, rest, rate
   end
 
-  -- act carries out the call. Its parameters from `t` on are results of look. `all` says whether all limits admit. act
-  -- returns the error of Redis or nil; the id and the expiry of a hold that has begun; and nil. For a queue that was
-  -- charged, the last three results are the epoch, nil, and the largest free place that is left.
+  -- act carries out the call. Its parameters from `t` on are results of look. `all` says whether all limits admit; if
+  -- not, act only removes a foreign value. act returns the error of Redis or nil; the id and the expiry of a hold that
+  -- has begun; and nil. For a queue that was charged, the last three results are the epoch, nil, and the largest free
+  -- place that is left, or nil if there are no free places.
   function limit.act(key, now, task, all, units, given, n, f, handle, expiry, duration,
       t, a, b, c, foreign, x, y, stored, record, id, last_charged, held, first, rest, rate)
     local failure, hold_id, hold_end, largest, list, needed_until = nil, nil, nil, nil, nil, nil
@@ -275,8 +279,9 @@ local function holds(limit)
     local due = given -- how many units a settlement charges
     if not taken and (expiry <= now or handle == id and expiry <= last_charged) then due = math.max(0, given - units) end
 
-    -- A foreign value is replaced if the call charges or holds units, or if the key also has a record of held units. A
-    -- settlement that charges nothing leaves it.
+    -- A decision that may charge or hold units replaces a foreign value, even if it is denied. So does a settlement
+    -- that charges units. A decision that charges nothing leaves the value, unless the key also has held units, or a
+    -- limit of the script has slots, so that the decision is not a plain one and has units.
     if foreign and (task == '1' or task == '2' or task == '0' and units + held > 0 or task == '3' and due > 0) then
       changed = true
       if limit.stores_log then
@@ -290,7 +295,7 @@ local function holds(limit)
       end
       next_stored = nil
     end
-    -- If the decision is denied, nothing is charged, but close must still replace a foreign value.
+    -- If the decision is denied, nothing is charged, but close must still remove a foreign value.
     if not failure and all then
       if task == '1' then
         charges = n + f + units > 0 or held == 0

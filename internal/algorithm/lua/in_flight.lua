@@ -25,7 +25,7 @@ local function in_flight(constants_at)
     ARGV[position] = ARGV[position] + 0
   end
 
-  -- These three functions are never reached, because a limit with slots makes no plain decision. But decide.lua
+  -- These three functions are never reached, because a script with slots makes no plain decision. But decide.lua
   -- calls them, and the composer refuses the call of a function that does not exist.
   function limit.cost()
     return 0, 0
@@ -39,8 +39,9 @@ local function in_flight(constants_at)
     return nil
   end
 
-  -- look removes slots that have expired. It has the results of look in holds.lua, except that x is whether the
-  -- key is empty, and y is the number of extra slots.
+  -- look removes slots that have expired, unless the call only frees one slot. It has the results of look in
+  -- holds.lua, except that x is whether the key was empty, y is the number of extra slots, and `held` is the number
+  -- of slots that are taken, which only a decision needs. The results that are about a record are nil.
   function limit.look(key, _, now, task, units)
     local strange, none, more, sum = nil, nil, 0, 0
     spent = spent + 10
@@ -78,6 +79,8 @@ local function in_flight(constants_at)
     return nil, units + sum <= count, now, 0, 0, 0, strange, none, more, nil, nil, nil, nil, sum
   end
 
+  -- act takes, renews or frees slots. To free them is also to settle or refund them. It has the results of act in
+  -- holds.lua.
   function limit.act(key, now, task, all, units, given, _, _, handle, _, duration, _, _, _, _, foreign, x, y)
     local failure, hold_id, hold_end, none, more = nil, nil, nil, x, y
     local charges = task == '1' or task == '2'

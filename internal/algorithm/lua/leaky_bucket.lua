@@ -19,9 +19,10 @@ local with_whole, with_parts = whole .. ' ' .. whole, whole .. '+%d ' .. whole
 -- epoch must be greater than newest_epoch to differ from the epochs that this script has given out.
 local newest_epoch = 0
 
--- keep_free reads the free places of a queue, and drops their units that have begun. It returns nothing if the text
--- is foreign. `debt` is a function that returns the debt of units. `rate` is how many units drain in a microsecond.
--- `w` and `f` are the debt of the queue.
+-- keep_free reads the free places of a queue, and drops their units that have begun. It returns the list of free
+-- places, or nothing if the text is foreign. The list has two fields: `units` is the number of units from the epoch to
+-- the end of the queue, and `count` is a function. `debt` is a function that returns the debt of units. `rate` is how
+-- many units drain in a microsecond. `w` and `f` are the debt of the queue.
 local function keep_free(text, debt, rate, q, w, f, epoch)
   -- count returns how many whole units drain within a time. It estimates the number by `rate`, and corrects it by 1 if
   -- the exact debt of that number contradicts it.
@@ -54,9 +55,10 @@ local function keep_free(text, debt, rate, q, w, f, epoch)
   return list
 end
 
--- find_place finds the first free place that is large enough for a cost. It notes in `free` which place that is, and
--- the size of the largest place. It returns the number of units from the beginning of the place to the end of the
--- queue, or 0 if no place is large enough.
+-- find_place finds the first free place that is large enough for the cost n, f. It notes in `free` which place that
+-- is, how many units the cost has, and the size of the largest place. It returns the number of units from the
+-- beginning of the place to the end of the queue, or 0 if no place is large enough, if the cost is 0, or if it is
+-- above the capacity W, F.
 local function find_place(free, W, F, n, f)
   local before = 0
   free.largest = 0
@@ -71,8 +73,8 @@ local function find_place(free, W, F, n, f)
   return before
 end
 
--- take_place takes the units of the cost from the free place that find_place has noted. It returns the size of the
--- largest place that is left.
+-- take_place takes the units of the cost from the free place that find_place has noted, if it has noted one. It
+-- returns the size of the largest place that is left.
 local function take_place(free)
   local taken, largest = free.taken, 0
   if taken then
@@ -101,7 +103,8 @@ local function leaky_bucket(constants_at)
     return task
   end
 
-  -- read_queue reads a value that is not in the usual form: it has parts, free places or another rate, or is foreign.
+  -- read_queue reads a value that is not in the usual form: it has parts, free places, another rate or no epoch, or is
+  -- foreign.
   -- It returns the debt, as two numbers; the value if it is foreign, otherwise nil; the epoch; and the free places.
   -- If the value has another rate, the epoch is nil, and the debt is the time that the queue still takes at the other
   -- rate, because the delays were promised.
@@ -156,8 +159,9 @@ local function leaky_bucket(constants_at)
     return fits, now, w, v, before, strange, queue, places
   end
 
-  -- charge returns the epoch as its fourth result, and the largest free place that is left as its fifth. If
-  -- evaluate has found a free place, charge takes it, and the end of the queue does not change.
+  -- charge returns the epoch as its fourth result. Its fifth result is the largest free place that is left, or nil if
+  -- there are no free places. If evaluate has found a free place for the cost, charge takes it, and the end of the
+  -- queue does not change.
   function limit.charge(now, n, f, _, a, b, _, x, y)
     local w, v, born, free, largest = a, b, x, y, nil
     if not (free and free.taken) then

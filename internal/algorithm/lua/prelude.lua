@@ -1,6 +1,7 @@
--- prelude.lua declares the names that the files behind it share. No other file declares locals for other
--- files, except clock.lua. A script has as few functions as possible, because Lua creates each of them again
--- whenever the script runs.
+-- prelude.lua declares the names that the files behind it share. Apart from these names, files share only `now`
+-- and `grace`, which clock.lua declares, `spent`, which decide.lua declares, and the KEYS and ARGV of
+-- undeclared.lua. A script has as few functions as possible, because Lua creates each of them again whenever the
+-- script runs.
 
 -- Lua reads a local faster than a global.
 local KEYS, ARGV, redis, string, math, tonumber = KEYS, ARGV, redis, string, math, tonumber
@@ -9,8 +10,8 @@ local KEYS, ARGV, redis, string, math, tonumber = KEYS, ARGV, redis, string, mat
 -- take several times as long. On some platforms '%d' has only 32 bits.
 local whole = #string.format('%d', 2 ^ 40) == 13 and '%d' or '%.0f'
 
--- A script makes no further decision once `spent` is above `time_budget`, in microseconds, because Redis does
--- nothing else while a script runs.
+-- A script for several calls carries out no further call once `spent` is above `time_budget`, in microseconds,
+-- because Redis does nothing else while a script runs.
 local time_budget = 1500
 
 -- A foreign value counts as no value; doc.go says which values are foreign. `ahead` is the longest period. A

@@ -83,8 +83,9 @@ local function sliding_window_counter(constants_at)
     return 2 * period
   end
 
-  -- refund subtracts the units from the window that was opened at `handle`, if that is the current window. It
-  -- leaves the window before: its `opened` is not stored any more, so after a reset it could be another window.
+  -- refund subtracts the units from the window that was opened at `handle`, if that is the current window. If both
+  -- windows are then empty, the value is removed. refund takes nothing from the window before: its `opened` is not
+  -- stored any more, so its units could have been charged after a reset.
   function limit.refund(units, handle, _, _, a, b, c, x, y)
     local stored, taken = x and c == handle and a > 0, math.min(units, a)
     return stored and a + b > taken, stored and a + b == taken, -taken, 0, y

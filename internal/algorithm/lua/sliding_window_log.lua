@@ -19,8 +19,8 @@
 -- Constants: the limit and the period.
 -- Cost: the units.
 -- Observed: a is the number of units in the window. If the limit admits, b is the number that the charge gets;
--- otherwise b is the instant from which the limit would admit. c is the instant of the newest charge, or 0. x is the
--- largest w in the set, or 0. y is the number of the newest charge, or nil.
+-- otherwise b is the instant from which the limit would admit, or 0 if the cost is above the limit. c is the instant
+-- of the newest charge, or 0. x is the largest w in the set, or 0. y is the number of the newest charge, or nil.
 
 -- count_powers returns how many units were charged at the instant `from` or later, in the entries for powers of two up
 -- to `top`.
@@ -45,8 +45,8 @@ local function several_units(key, last)
   return tonumber(string.match(last, '^(%d+):%d+$') or ''), top
 end
 
--- admits_at returns the instant at which all units except the newest ones have left the window. `stay` is how many
--- units are still in it then.
+-- admits_at returns the instant from which at most `stay` units are still in the window, because all older ones have
+-- left it.
 local function admits_at(key, records, from, period, stay, top, newest)
   if top == 0 then return redis.call('ZRANGE', key, -stay - 1 - records, -stay - 1 - records, 'WITHSCORES')[2] + period end
   -- This searches for the oldest charge with at most `stay` units in newer charges. At most `stay` units are newer than
@@ -66,8 +66,8 @@ local function admits_at(key, records, from, period, stay, top, newest)
   return last_to_leave + period
 end
 
--- entries returns the members of a charge of several units. If an instant is given, each member follows its score in
--- the list.
+-- entries returns the members of a charge in the form of several units, which a charge of one unit may have, too. If an
+-- instant is given, each member follows its score in the list.
 local function entries(number, units, at)
   local list, rest, w = {}, units - 1, 1
   list[1] = at
@@ -188,8 +188,8 @@ local function sliding_window_log(constants_at)
     return period
   end
 
-  -- refund removes the entries of the charge with the number `handle`, if that charge has `units` units. If it has not,
-  -- it is a charge from after a reset that has got the same number.
+  -- refund removes the entries of the charge with the number `handle`, if that charge has `units` units. Otherwise it
+  -- is another charge, which got the same number after a reset.
   function limit.refund(units, handle, _, _, _, _, _, _, _, key)
     local gone = entries(handle, units)
     local done = redis.pcall('ZREM', key, gone[1], units == 1 and handle or gone[1])

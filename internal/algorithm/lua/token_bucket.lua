@@ -1,7 +1,7 @@
 -- token_bucket.lua decides for token buckets and for GCRA. Both store a debt: the time until the full
 -- capacity is available again. Each unit adds period/count microseconds to the debt. In lowest terms, this
 -- fraction is p/q. All times are pairs of whole microseconds and parts of 1/q of a microsecond. So a decision
--- only adds and compares, and nothing is rounded.
+-- only adds and compares, and rounds nothing, unless the stored debt drains at another rate.
 --
 -- Stored: a string, FORM .. 'ends' or FORM .. 'ends+f': the instant at which the debt ends, and its parts if
 -- there are any. FORM is a version and the rate at which the debt drains: 'B1 count ', or
@@ -91,7 +91,8 @@ local function token_bucket(constants_at)
     return stored, w + 1
   end
 
-  -- debt returns the debt that units add, as two numbers. It is exact below 2^53, and no larger debt ever fits.
+  -- debt returns the debt that units add, as two numbers. It is exact below 2^53 for up to 2^38 units. No larger debt,
+  -- and no more units, ever fit.
   function limit.debt(units)
     local count = tonumber(string.match(form, ' (%d+)'))
     local each, part = math.floor(period / count), (period % count) / (count / q) -- the debt of one unit: whole microseconds, and parts
