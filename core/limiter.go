@@ -23,9 +23,10 @@ import (
 // across all processes that use the same Redis, the same prefix and the same name. Limiters with
 // different names share no counts.
 //
-// The Redis key of a limit is prefix:name:{key}:limit. A key that is longer than 64 bytes or not
-// plain ASCII is stored as a digest. [LimitName] explains which changes of a limit keep the units
-// that were used, and which start a fresh count. Every Redis key has a TTL.
+// The Redis key of a limit is prefix:name:{key}:limit. The key is stored as a digest if it is longer
+// than 64 bytes, begins with ~, or contains other characters than ASCII letters, digits and
+// -_.:/@+=,%|~. [LimitName] explains which changes of a limit keep the units that were used, and which
+// start a fresh count. Every Redis key has a TTL.
 //
 // A cost of 0 charges nothing. It is always allowed, except during a [Ban], and except while Redis
 // does not answer a Limiter with [FailClosed]. A request that a Limiter denies changes none of its

@@ -205,8 +205,8 @@ func Processes(n int) Option {
 
 // Hold sets how long [Limiter.Reserve], [AcquireAll] and similar functions hold units that are not
 // settled, from 10 milliseconds to 1 hour. The expiry is rounded up by at most a sixth. By default,
-// each limit has a Hold of its own: the time in which the limit refills after it was fully used, but
-// at least a second and at most 60 seconds.
+// each limit has a Hold of its own: its period, or for a bucket the time in which a full burst drains,
+// but at least a second and at most 60 seconds.
 //
 // Choose a longer Hold if the work takes longer. Choose a shorter Hold if the units of a process
 // that died should become available again sooner. For [InFlight], use [SlotTTL].

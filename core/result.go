@@ -10,8 +10,8 @@ import (
 	"github.com/redislimit/redislimit/internal/decision"
 )
 
-// Never is the RetryAfter of a request that can never be admitted, because it costs more than the
-// capacity.
+// Never is the RetryAfter of a request that waiting does not help, because it costs more than the
+// capacity. While Redis does not answer, the capacity is this process's share with [FailLocal].
 const Never time.Duration = math.MaxInt64
 
 // A Result says what a [Limiter] decided, and what state the key is in afterwards. Its durations

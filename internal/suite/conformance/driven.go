@@ -113,7 +113,7 @@ func copyReply(cmd, run redis.Cmder) {
 }
 
 // drivenClock replaces [algorithm.Clock]. Keys expire by the server's clock, which does not move with the driven clock. So
-// the scripts add a grace period to each TTL that is longer than any test.
+// the scripts add a grace period to the TTL of each string that is longer than any test.
 const drivenClock = "local now, grace = tonumber(table.remove(ARGV)), 1e11\n"
 
 // DrivenGrace is how much later keys expire under a driven clock than in production.
