@@ -33,9 +33,9 @@ func SlidingWindowLog(r Rate, o ...LimitOption) Limit {
 
 // SlidingWindowCounter returns a [Limit] that approximates a sliding window in constant memory. It
 // counts the units in the current window, which is aligned to the Unix epoch, and in the previous
-// window. To the count of the current window, it adds the count of the previous window, multiplied
-// by the fraction of the previous window that is less than a period ago. It suits large limits that
-// should be smooth: if requests come evenly, it has no double burst at the boundary of two windows
+// window. It adds a part of the previous window's count to the current window's count: if a quarter of
+// the previous window is still less than a period ago, a quarter of its count. It suits large limits
+// that should be smooth: if requests come evenly, it has no double burst at the boundary of two windows
 // as a fixed window has.
 //
 // It is exact if the units of the previous window came evenly. If they came in a burst at the end
@@ -55,9 +55,9 @@ func SlidingWindowCounter(r Rate, o ...LimitOption) Limit {
 //
 // It keeps one string of about 25 bytes per key, and a decision takes constant time. It stores the
 // instant at which the bucket is full again, not a number of tokens. A number of tokens would be a
-// fraction with a denominator of up to 45 bits (1 µs at a rate of 7 per minute is 7/60,000,000
-// tokens), which a double, Lua's only number, would round at each refill. The instant stays exact
-// while the rate does not change, because a charge only adds to it.
+// fraction: at a rate of 7 per minute, 7/60,000,000 tokens come back in 1 µs. Lua, which has only
+// doubles, would round this fraction at each refill. The instant stays exact while the rate does not
+// change, because a charge only adds to it.
 //
 // The algorithm is the token bucket of traffic policing, as in Tanenbaum's "Computer Networks" or
 // RFC 2697.
@@ -65,11 +65,11 @@ func TokenBucket(r Rate, o ...BucketOption) Limit { return with(newLimit(algorit
 
 // GCRA returns a [Limit] that admits exactly what [TokenBucket] admits, but is defined in another
 // way. The generic cell rate algorithm keeps the theoretical arrival time (TAT): the instant at
-// which all units used so far are available again. A request moves the TAT, or the present if that is
-// later, into the future by the time in which its cost refills. The request is admitted if this later TAT is no further in the
-// future than the time in which [Burst] units refill. The default Burst is the rate's count. GCRA
-// stores and answers the same as TokenBucket. It exists because many people know the algorithm by
-// this name.
+// which all units used so far are available again. For each request it computes a new TAT. It starts
+// from the TAT or, if the TAT has passed, from the present, and adds the time in which the cost of the
+// request refills. The request is admitted if the new TAT is no further in the future than the time
+// in which [Burst] units refill. The default Burst is the rate's count. GCRA stores and answers the
+// same as TokenBucket. It exists because many people know the algorithm by this name.
 //
 // The algorithm is defined in ITU-T Recommendation I.371 and in the ATM Forum's Traffic Management
 // Specification 4.0.
@@ -86,8 +86,8 @@ func GCRA(r Rate, o ...BucketOption) Limit { return with(newLimit(algorithm.GCRA
 // default Burst, no request is held for longer than a second.
 //
 // It keeps one string of about 45 bytes per key. The string is longer while places that were given
-// back are free; at most 128 such places are kept. The queue is virtual: no process keeps its
-// requests or takes them out.
+// back are free; at most 128 such places are kept. The queue is only this string: it contains no
+// requests. Each caller waits for its own Delay.
 //
 // The algorithm is the leaky bucket as a queue, by J. Turner, "New Directions in Communications",
 // 1986.

@@ -31,7 +31,8 @@ import (
 // its context ended before the reply.
 //
 // In all other cases AllowAll asks about one key after the other. It also does so if a Limiter has a
-// [Lease], if a cost is 0, if the Limiters have more than 12 limits and bans in all, or if two different
+// [Lease], if a cost is 0, if the Limiters have too many limits together
+// (more than 12, where the option [Ban] of a Limiter counts as a limit), or if two different
 // Limiters with the same name and [Prefix], such as two made by [Limiter.With], are asked about the same
 // key. The order of the arguments does not matter: the key with the smallest [Limit.Capacity] is first.
 // Keys with the same Capacity are ordered by the names of their Limiters, and keys of Limiters with the

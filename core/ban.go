@@ -71,8 +71,8 @@ func validBan(d time.Duration) bool { return d >= minBan && d <= maxBan }
 var errNoBan = errors.New("no key can be blocked without the option Ban: give it to all processes; Ban() bans nobody by itself")
 
 // Block bans key for the duration d from now, in all processes. d is from a millisecond to a year.
-// If the key is banned already, its ban is replaced, so that it becomes longer or shorter. The
-// levels of [Ban] stay as they are. Block returns an error if d is not allowed, or if the Limiter
+// If the key is banned already, its ban is replaced, so that it becomes longer or shorter. How
+// long the next ban by [Ban] lasts does not change. Block returns an error if d is not allowed, or if the Limiter
 // does not have the option Ban. Other errors are the same as for [Limiter.Reset]. While Redis does
 // not answer, Block returns [ErrUnavailable]; with [FailLocal], this process alone then bans the key.
 func (l *Limiter) Block(ctx context.Context, key string, d time.Duration) error {
@@ -86,7 +86,7 @@ func (l *Limiter) BlockAtLeast(ctx context.Context, key string, d time.Duration)
 	return l.block(ctx, key, d, true)
 }
 
-// Unblock ends the ban of key and forgets its levels. Errors are the same as for [Limiter.Block].
+// Unblock ends the ban of key. The next ban by [Ban] is a first one again. Errors are the same as for [Limiter.Block].
 func (l *Limiter) Unblock(ctx context.Context, key string) error {
 	return l.setBan(ctx, key, 0, false)
 }

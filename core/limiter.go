@@ -108,11 +108,11 @@ func (l *Limiter) Logger() *slog.Logger { return l.family.events.log() }
 
 // Close ends the background work of the Limiter. Probes of the server end, unless another open
 // Limiter uses the client. Renewals end, so held slots and units expire: call Close when the work
-// has ended. Close also gives leased units back. It waits for at most two [Timeout]s for the leases:
-// one until Redis has granted a lease that this process has just asked for, and one until Redis has
-// taken the units back. It waits for at most one more for calls in flight whose callers no longer
-// wait, or for one more for each list of algorithms if [Limiter.With] was given several. Close does
-// not close the client.
+// has ended. Close also gives leased units back, which takes at most two [Timeout]s: one until Redis
+// has granted a lease that this process has just asked for, and one until Redis has taken the units
+// back. After that, Close waits at most one Timeout for calls in flight whose callers no longer wait.
+// If [Limiter.With] has made Limiters with other algorithms, Close can wait as long for the calls of
+// each list of algorithms. Close does not close the client.
 //
 // After Close the Limiter still decides, but it leases and renews nothing. If Redis does not answer
 // after Close, each decision waits for Redis, unless another open Limiter uses the client.

@@ -133,7 +133,7 @@ func MustNew(client Client, name string, opts ...Option) *Limiter {
 
 // NewMemory returns a Limiter that counts in this process, by the same algorithms, and needs no
 // Redis. Limiters that it returns share nothing, even if they have the same name. It suits tests,
-// and services of one process.
+// and services of one process that want the algorithms and the middleware of this library.
 //
 // Its memory is bounded by [MaxKeys]. When it keeps about that many keys, a new key replaces one of
 // 16 keys that are chosen at random: one whose full limit is available again, or else the key that has
@@ -147,8 +147,8 @@ func MustNew(client Client, name string, opts ...Option) *Limiter {
 // clock by the change.
 //
 // It takes the options of [New] and checks them in the same way. Options that concern Redis have no
-// effect, so tests can pass the options of the service. Only NewMemory takes [Clock], and [MaxKeys]
-// together with [FailOpen] or [FailClosed].
+// effect, so tests can pass the options of the service. NewMemory also accepts two things that New
+// refuses: the option [Clock], and the combination of [MaxKeys] with [FailOpen] or [FailClosed].
 func NewMemory(name string, opts ...Option) (*Limiter, error) {
 	c, err := configure(name, opts)
 	if err != nil {

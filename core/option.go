@@ -118,7 +118,7 @@ func Prefix(prefix string) Option {
 // default, a busy machine would be mistaken for an outage, and each process would then count
 // separately. There are two cases in which a decision can wait for one more Timeout: with a [Lease], if
 // it first waits until this process gets a lease; and if Redis lacks what the scripts need, because this
-// process then asks Redis for its version, for the error to name (see [ErrUnsupported]).
+// process then also asks for the version of Redis, which the error names (see [ErrUnsupported]).
 //
 // No option of the client makes a decision wait longer. A hook of the client can, if the client has
 // ContextTimeoutEnabled and the hook does not return when its context ends. A shorter ReadTimeout or
@@ -137,8 +137,9 @@ func Prefix(prefix string) Option {
 // If the deadline of a caller comes before the Timeout, the caller gets the error of its context, and
 // the outage policy does not apply. The middleware then answers 503. If the HTTP client has left, the
 // status is 499, which appears only in logs. So give requests more time than the Timeout. With
-// ContextTimeoutEnabled, it is possible that a caller whose context is canceled waits until its call
-// ends. If the call succeeds before the deadline of that context, the caller gets the Result.
+// ContextTimeoutEnabled, go-redis notices the deadline of a context, but not that a context is canceled.
+// So a caller whose context is canceled can still wait until its call ends. If the call succeeds, the
+// caller gets the Result.
 func Timeout(d time.Duration) Option {
 	return within("Timeout", d, time.Millisecond, time.Minute, func(c *config) { c.timeout = d })
 }
@@ -205,8 +206,8 @@ func Processes(n int) Option {
 
 // Hold sets how long [Limiter.Reserve], [AcquireAll] and similar functions hold units that are not
 // settled, from 10 milliseconds to 1 hour. The expiry is rounded up by at most a sixth. By default,
-// each limit has a Hold of its own: its period, or for a bucket the time in which a full burst drains,
-// but at least a second and at most 60 seconds.
+// each limit has a Hold of its own: its period, or for a bucket the time in which its whole [Burst]
+// becomes available again, but at least a second and at most 60 seconds.
 //
 // Choose a longer Hold if the work takes longer. Choose a shorter Hold if the units of a process
 // that died should become available again sooner. For [InFlight], use [SlotTTL].
@@ -253,10 +254,10 @@ func Clock(clock func() time.Time) Option {
 //
 // One line is logged when Redis fails, one per minute while it does not answer, and one when it
 // answers again. If several Limiters have the same client and [Timeout], one of them logs these
-// lines. If an outage was logged less than a minute ago, the beginning of the next outage is not
-// logged. If the logged outage was shorter than a second, the next one is logged after it has lasted
-// for a second. If the logged outage was longer, the next one is logged at the end of that minute,
-// if it has not ended by then. The end of an outage is logged only if the outage was.
+// lines. Outages that follow each other quickly do not fill the log: if a line was logged in the last
+// minute, a new outage is logged only after it has lasted for a second. If that line was about an
+// outage of a second or more, the new outage is logged only when a minute has passed since that line.
+// The end of an outage is logged only if the outage itself was logged.
 //
 // Each failed call is logged at [slog.LevelDebug]. If the failure is no sign of an outage, because
 // Redis has only refused that call, it is a warning instead, at most once per minute.

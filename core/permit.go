@@ -11,9 +11,9 @@ import "context"
 // that is not Allowed, on one that [FailOpen] admitted, and on nil. So you can defer Release without
 // checking the Permit.
 //
-// The call of Release or Cancel is sent to Redis even if its context has already ended, because the
-// context bounds only how long the caller waits for the reply. (If the context is canceled before its
-// deadline, or has none, the caller can still wait until the [Timeout] is over.) The call is carried
+// The call of Release or Cancel is sent to Redis even if its context has already ended. The deadline of
+// the context bounds only how long the caller waits for the reply. If the context is canceled before
+// its deadline, the caller can still wait, at most until the [Timeout] is over. The call is carried
 // out at most once: it is not sent again if Redis may have carried it out. The error is
 // [ErrUnavailable] if Redis could not answer, or the error of the context. After an error, it is
 // possible that the slots stay taken until they expire, and that Cancel has given nothing back.

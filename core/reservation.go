@@ -10,9 +10,9 @@ import "context"
 // The first call of Settle or Cancel counts, and later ones do nothing. Settle, Cancel and Keep do
 // nothing on a Reservation that is not Allowed, on one that [FailOpen] admitted, and on nil.
 //
-// The call of Settle or Cancel is sent to Redis even if its context has already ended, because the
-// context bounds only how long the caller waits for the reply. (If the context is canceled before its
-// deadline, or has none, the caller can still wait until the [Timeout] is over.) The call is carried
+// The call of Settle or Cancel is sent to Redis even if its context has already ended. The deadline of
+// the context bounds only how long the caller waits for the reply. If the context is canceled before
+// its deadline, the caller can still wait, at most until the [Timeout] is over. The call is carried
 // out at most once: it is not sent again if Redis may have carried it out. The error is
 // [ErrUnavailable] if Redis could not answer, or the error of the context. After an error, it is
 // possible that the units stay held until the [Hold] is over, and are then charged.

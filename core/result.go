@@ -11,7 +11,8 @@ import (
 )
 
 // Never is the RetryAfter of a request that waiting does not help, because it costs more than the
-// capacity. While Redis does not answer, the capacity is this process's share with [FailLocal].
+// capacity. With [FailLocal], while Redis does not answer, the capacity is only this process's share
+// of the limit; see [Processes].
 const Never time.Duration = math.MaxInt64
 
 // A Result says what a [Limiter] decided, and what state the key is in afterwards. Its durations
@@ -65,8 +66,8 @@ type Result struct {
 }
 
 // Unlimited reports whether all limits of r are [Unlimited]. Limit and Remaining are then
-// [math.MaxInt64], except that Remaining is 0 during a [Ban], and only a Ban denies. Do not show such
-// numbers to clients; no header contains them. For the Result of an admission by [FailOpen] while
+// [math.MaxInt64], but Remaining is 0 during a [Ban], because the Ban denies. Do not show such numbers
+// to clients; no header contains them. For the Result of an admission by [FailOpen] while
 // Redis does not answer, Unlimited reports false, because that Result describes no limit.
 func (r Result) Unlimited() bool { return r.Limit == math.MaxInt64 }
 

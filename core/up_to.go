@@ -20,17 +20,17 @@ const maxParts = 4
 //	jobs := queue.Take(granted) // and if there is more to do, come back after res.RetryAfter
 //
 // The Result is Allowed if at least one unit was granted. Its RetryAfter says when the rest would
-// be admitted. If the rest is more than the capacity, RetryAfter says when as many units as the
-// capacity would be admitted. RetryAfter is 0 if all n units were granted.
+// be admitted or, if the rest is more than the capacity, when a request for the whole capacity would be
+// admitted. RetryAfter is 0 if all n units were granted.
 //
-// AllowUpTo makes ordinary decisions: one if all n units are admitted, if none remain or if the key
-// is banned; two if n is above the capacity and the whole capacity is admitted; and otherwise three
-// to six. The first decision is about n units, or about the capacity if n is above it. The second is
-// about the units that remain, and the last asks when the rest would be admitted. No decision follows
-// once the key is banned, or once [FailOpen] has admitted units because Redis does not answer. If
-// other callers take units after the first decision, the second can be denied, too; AllowUpTo then
-// asks for what remains now.
-// After four attempts to get what remains, it grants nothing. So it never grants more than the
+// AllowUpTo makes one to six ordinary decisions. The first is about n units, or about the capacity if n
+// is above it. If it is denied and some units remain, AllowUpTo asks for the units that remain. Other
+// callers can take some of these in the meantime; then it is denied again, and asks for what remains
+// now. If units were granted, but fewer than n, the last decision asks when the rest would be admitted.
+// No decision follows once the key is banned, or once [FailOpen] has admitted units because Redis does
+// not answer.
+//
+// After four attempts to get what remains, AllowUpTo grants nothing. So it never grants more than the
 // limit, but while many callers take units at the same time, it can grant less than what remains. It
 // begins no [Ban], and observers are notified of one decision: with the granted units, or with n
 // units if none are granted. A cost of 0 is decided as in [Limiter.AllowN].

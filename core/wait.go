@@ -21,8 +21,8 @@ func (l *Limiter) Wait(ctx context.Context, key string) (Result, error) { return
 // they hold, until it is worth trying again.
 //
 // Callers in this process that wait for the same key form a line, in the order in which they came.
-// The first of them asks Redis. A caller behind it also asks Redis if enough units remain for this
-// caller and for all callers ahead of it. The others wait. Other processes have lines of their own.
+// The first of them asks Redis. If enough units remain for a later caller and for all callers ahead of
+// it, that caller asks Redis, too. The others wait. Other processes have lines of their own.
 // With a [LeakyBucket], an admission is a place in its queue. If a caller is canceled, its place
 // goes to the next caller that asks Redis, so a later caller can return before an earlier one.
 //

@@ -49,8 +49,9 @@ var credentialHeaders = []string{
 	"Authorization", "Proxy-Authorization", "Cookie", "X-Api-Key", "Api-Key", "Apikey", "X-Auth-Token", "X-Access-Token", "X-Session-Token",
 }
 
-// Method returns a Func that counts by the HTTP method. Methods other than PATCH and the methods of RFC
-// 9110 are counted together, as "method:other", because clients can invent methods.
+// Method returns a Func that counts by the HTTP method. PATCH and each method of RFC 9110 have a count of
+// their own. All other methods are counted together, as "method:other", because clients can invent
+// methods.
 func Method() Func {
 	return func(r Request) (string, error) { return ForMethod(r.Method()), nil }
 }

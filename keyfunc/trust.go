@@ -25,10 +25,10 @@ const maxHops = 64
 // is not the address of a trusted proxy is the client's. If all are addresses of trusted proxies,
 // the leftmost is taken for the client's.
 //
-// It panics on anything else, such as "10.0.0.5/8", which could mean one address or the whole
-// range, and if no proxy is given. It also panics on a range wider than /8 (IPv6: /7), because a
-// client in a trusted range can choose the address that it is counted by. For proxies that are read from a configuration, use
-// [ParseProxies].
+// It panics if no proxy is given, and on text of any other form. For example, "10.0.0.5/8" could mean
+// one address or the whole range. It also panics on a range wider than /8
+// (IPv6: /7), because a client in a trusted range can choose the address that it is counted by. For
+// proxies that are read from a configuration, use [ParseProxies].
 func TrustedProxies(proxies ...string) IPOption {
 	option, err := parseProxies("TrustedProxies", proxies)
 	if err != nil {

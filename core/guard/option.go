@@ -127,8 +127,8 @@ func LimiterFor(limiter func(keyfunc.Request) (*core.Limiter, error)) Option {
 // The middleware uses [core.Limiter.Reserve], which says what happens to units that stay held. The
 // response waits until Redis has settled the cost, unless there is room for at least 16 more
 // requests with this cost. If the limiter has [core.InFlight] as well, the response always waits.
-// With a [core.LeakyBucket], a request that does not count has already used its place in the queue,
-// so that place stays empty. If all limits of the limiter are [core.InFlight], there is nothing to
+// With a [core.LeakyBucket], a request that does not count has already used its place in the queue.
+// Its place stays empty. If all limits of the limiter are [core.InFlight], there is nothing to
 // count: the middleware panics when it is made, unless [LimiterFor] or [AlsoLimit] is given.
 //
 // The status is the one that this middleware sees. A middleware further out can still change the
@@ -180,8 +180,8 @@ func DryRun() Option {
 }
 
 // WaitUpTo lets a request that would be denied wait up to d until it can be admitted; d is 1
-// millisecond to 1 minute. If the client leaves while its request waits, what the request was
-// charged is given back, as [core.Permit.Cancel] does.
+// millisecond to 1 minute. If the client leaves while its request waits, and the request was admitted
+// just then, the middleware gives back what it was charged, as [core.Permit.Cancel] does.
 //
 // In these cases a request is denied at once, as without WaitUpTo:
 //
@@ -214,9 +214,9 @@ func WaitUpTo(d time.Duration) Option {
 
 // MaxWaiting bounds how many requests of this process can wait for the limiter at a time, because
 // of [WaitUpTo]. n is from 1 to 1,000,000; the default is 1000. Further requests are denied at
-// once. A request is also denied at once if as many requests with the same key are waiting as there
-// are free places left, or more. So the requests with one key never take more than half of the
-// places, rounded up.
+// once. A request is also denied at once if the number of waiting requests with its key is at least
+// the number of free places. So the requests with one key never take more than half of the places,
+// rounded up.
 func MaxWaiting(n int) Option {
 	if n < 1 || n > 1_000_000 {
 		panic(fmt.Sprintf("guard: MaxWaiting(%d): allowed is 1 to 1000000", n))
@@ -298,8 +298,8 @@ func ResetInSeconds() AnswerOption {
 
 // RetryJitter spreads clients that are denied at the same time: each wait that a client sees
 // becomes longer by a random part, which is at most the wait times share. share is above 0 and at
-// most 1. With 0.2, a Retry-After of one minute becomes 60 to 72 seconds. Only [MaxRetryAfter] makes
-// it shorter. With 0.2 and a wait below 5 seconds, such as the one second of a 503, the random part
+// most 1. With 0.2, a Retry-After of one minute becomes 60 to 72 seconds. No wait becomes shorter,
+// except by [MaxRetryAfter]. With 0.2 and a wait below 5 seconds, such as the one second of a 503, the random part
 // is less than a second. In this case, only [RetryAfterMs] spreads the clients. Denials while Redis
 // does not answer are spread as well.
 //

@@ -34,7 +34,8 @@ type problem struct {
 //
 // Error handlers pass the error that they receive as err, which can be nil. If err is or wraps a
 // [DeniedError], and the middleware does not have [NoHeaders], the body tells more. During a ban (see
-// [core.Ban]), the type is the draft's type for abnormal usage. The body also has the members
+// [core.Ban]), the type is the draft's type for abnormal usage. Whether or not there is a ban, the body
+// also has the members
 // "violated-policies", "limit" and "retry-after". "violated-policies", which the draft defines, has
 // the names of the limits that denied, as they appear in RateLimit-Policy. "limit" is the capacity.
 // "retry-after" is the number of seconds in Retry-After, if the response has that header. If a key
