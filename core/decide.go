@@ -18,8 +18,8 @@ func (l *Limiter) Allow(ctx context.Context, key string) (res Result, err error)
 }
 
 // AllowN decides whether an action that costs n units may happen now for key, and if so, charges
-// the units. A denial is a Result, not an error. A cost above the capacity is denied with a
-// RetryAfter of [Never].
+// the units. A denial is a Result, not an error. If the key is not banned, a cost above the capacity is
+// denied with a RetryAfter of [Never].
 //
 // The error is [ErrInvalidCost] for a negative n, [ErrInvalidKey] for an empty key, and the error of
 // ctx if ctx has ended. With [FailClosed], it is [ErrUnavailable] if Redis did not answer. After
@@ -27,9 +27,9 @@ func (l *Limiter) Allow(ctx context.Context, key string) (res Result, err error)
 // ended before the call, nothing was charged.) A Limiter with [InFlight] returns an error: use
 // [Limiter.Acquire].
 //
-// The call to Redis is bounded by [Timeout], not by ctx. If ctx ends first, AllowN returns the
-// error of ctx and the call continues in the background; the outage policy does not apply. The
-// documentation of [Timeout] says which callers can wait beyond the end of ctx.
+// The call to Redis is bounded by [Timeout], not by ctx. If ctx ends first, AllowN returns the error of
+// ctx, and the call continues in the background; the outage policy does not apply. The documentation of
+// [Timeout] says which callers can wait beyond the end of ctx and then get a Result.
 func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (res Result, err error) {
 	req := l.newRequest(key, n, algorithm.OpCharge)
 	defer req.recycle()
@@ -37,8 +37,10 @@ func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (res Result, 
 	return res, err
 }
 
-// Peek returns the state of key without charging anything. Allowed, RetryAfter and Delay are what a
-// request with a cost of 1 would get now. All other fields describe the present state, from which
+// Peek returns the state of key without charging anything. Allowed, RetryAfter and Delay are what Redis
+// would now decide about a request with a cost of 1. (A request can get another answer: with a [Lease]
+// or the [DenyCache], its process can decide about it, and with [Ban], its denial can begin a ban.) All
+// other fields describe the present state, from which
 // nothing has been taken. Errors are the same as for [Limiter.AllowN], but Peek accepts a Limiter
 // with [InFlight].
 //
@@ -55,7 +57,7 @@ func (l *Limiter) Peek(ctx context.Context, key string) (res Result, err error) 
 
 // Reset forgets what was charged to key, so that its full limit is available again. Units held by
 // [Limiter.Reserve] and slots of [InFlight] stay taken. Resetting a key that was never charged is
-// no error, so be careful to pass the whole key: the key of a middleware begins with its kind, as
+// no error, so be careful to pass the whole key. A middleware puts the kind of the key in front of it, as
 // in "user:alice". Functions such as keyfunc.ForUser return this key. Errors are the same as for
 // [Limiter.AllowN], but Reset accepts a Limiter with InFlight. While Redis does not answer, Reset
 // forgets only what this process has counted, and returns ErrUnavailable.
@@ -76,9 +78,9 @@ func (l *Limiter) allow(ctx context.Context, req *request, res *Result) error {
 }
 
 // decide makes a decision, sets res to its Result, and notifies the observers, with three exceptions. Peek
-// is no event. The denial of a caller that waits is no event either, because the caller tries again. And
-// while other keys of the same call have not decided, the event of an admission that leaves nothing to end
-// is delayed; see notifyAdmitted.
+// is no event. The denial of a caller that waits is no event either, because the caller tries again. And in
+// a call about several keys, an admission that leaves nothing to end becomes an event only after all keys
+// have been admitted; see notifyAdmitted.
 func (l *Limiter) decide(ctx context.Context, req *request, res *Result) error {
 	l.catchUp()
 	observed := len(l.family.events.observers) > 0 && req.call.Op != algorithm.OpEvaluate
@@ -131,7 +133,7 @@ func (f *family) answer(ctx context.Context, req *request) error {
 	stamp := f.denials.Stamp(call.Key)
 	var err error
 	if f.leasing != nil {
-		err = f.leasing.decide(ctx, call, reply) // by a lease that is new by now, or by Redis
+		err = f.leasing.decide(ctx, call, reply) // by a lease that has been taken in the meantime, or by Redis
 	} else {
 		err = f.backend.Decide(ctx, call, reply)
 	}
@@ -160,7 +162,7 @@ func (l *Limiter) notifyBan(ctx context.Context, req *request, res *Result) {
 }
 
 // change changes what is stored about key, by calling do for the backend and for the memory of
-// FailLocal. It first closes the leases of the key, and waits until they are settled. At the end, even if
+// FailLocal. It first closes the leases of the key, and waits until Redis has settled them or has failed. At the end, even if
 // Redis has failed, it drops the remembered denials of the key, which the change makes invalid, and wakes
 // a caller that waits for the key.
 func (l *Limiter) change(ctx context.Context, key string, do func(b backend, set *limits.Set) error) error {

@@ -112,9 +112,9 @@ type zoneOption string
 // calendar begin at the same instant for every key, so [Aligned] changes nothing about them.
 //
 // A window begins at the first instant of its local day, so a day can have 23 or 25 hours. The
-// clock of Redis decides which window a request is in. If the clock of this process differs from
-// the clock of Redis by more than a window, the outage policy decides instead. Time zones come from
-// the system, or from the program if it imports time/tzdata.
+// clock of Redis decides which window a request is in. For Redis, this window must be the one in
+// which this process is by its own clock, or the one before or after it; otherwise the outage policy
+// decides. Time zones come from the system, or from the program if it imports time/tzdata.
 func In(zone string) WindowOption { return zoneOption(zone) }
 
 func (zoneOption) window() {}
@@ -186,10 +186,12 @@ func (d slotTTLOption) set(l *Limit) {
 type nameOption string
 
 // LimitName sets the name of the Limit in results and in its Redis keys: 1 to 64 letters, digits
-// and "_.-". The default consists of the algorithm and the period, such as "token-1m"; for calendar
-// windows it is a name such as "month-Europe.Berlin", and for an [InFlight] it is "inflight".
+// and "_.-". The default consists of the algorithm and the period, such as "token-1m". For [Aligned]
+// windows it is a name such as "aligned-1m", for calendar windows a name such as
+// "month-Europe.Berlin", and for an [InFlight] it is "inflight".
 //
-// A change of the count or the burst keeps what was used, whether the Limit has a name or not. A
+// A change of the count or the burst keeps what was used, whether the Limit has a name or not. (A
+// [LeakyBucket] keeps the instant at which its queue will be empty.) A
 // change of the algorithm starts a fresh count. (There is one exception: a TokenBucket and a GCRA
 // that have the same LimitName share their count.) A change of the period starts a fresh count,
 // too, except in a bucket with a name. So does a change of the kind of windows (opened by the first
@@ -262,8 +264,9 @@ func (l Limit) key() string {
 	return l.name + "~" + l.formName()
 }
 
-// formName returns the name that the Limit has without [LimitName]: its algorithm, the kind of its
-// windows, and its period.
+// formName returns the name that the Limit has without [LimitName]: its algorithm and period. There are
+// three exceptions. For special windows, the kind of the windows replaces the algorithm. For windows of a
+// calendar, the name consists of the unit and, except for UTC, the zone. For slots, it is the algorithm alone.
 func (l Limit) formName() string {
 	tag := l.kind.Tag
 	if l.kind.Slots {
@@ -347,8 +350,8 @@ func (l Limit) WindowAt(t time.Time) (start, end time.Time, ok bool) {
 }
 
 // numbers returns the numbers that the algorithm computes with. No algorithm can compute with a count of
-// 0, so numbers returns those of a count of 1 instead. Nothing that is computed with them decides: a limit
-// with a count of 0 denies by its capacity, and a store has it only to look up whether a key is banned.
+// 0, so numbers returns those of a count of 1 instead. They never decide anything: a limit with a count of 0
+// denies because its capacity is 0. A store gets such a limit only because it looks up bans for it.
 func (l Limit) numbers() algorithm.Numbers {
 	n := algorithm.Numbers{
 		Count: l.rate.count, Period: l.rate.micros(), Burst: l.Capacity(), Aligned: l.aligned, Named: l.name != "",
@@ -374,7 +377,7 @@ func (l Limit) decidedBy() *algorithm.Kind {
 	return l.kind
 }
 
-// isZero reports whether l has a count of 0, so that it denies everything.
+// isZero reports whether l has a count of 0, so that it denies everything except a cost of 0.
 func (l Limit) isZero() bool {
 	switch {
 	case l.kind == nil || l.kind == unlimited:
@@ -405,7 +408,7 @@ func (l Limit) tooSmallFor(n int64) bool {
 }
 
 // holds reports whether [Limiter.Reserve] holds units of l, instead of slots or places in a queue.
-// It is true for Unlimited, because [Limiter.With] may put a limit in its place that holds units.
+// It is true for Unlimited, because [Limiter.With] may replace it by a limit that holds units.
 func (l Limit) holds() bool { return !l.kind.Slots && !l.kind.Delays }
 
 // check returns the error of New, With and ParseLimit if l is wrong. New also refuses a count of 0: see

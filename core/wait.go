@@ -27,9 +27,9 @@ func (l *Limiter) Wait(ctx context.Context, key string) (Result, error) { return
 // goes to the next caller that asks Redis, so a later caller can return before an earlier one.
 //
 // WaitN returns at once with [ErrNeverAdmitted] if n is above the capacity. It returns
-// [context.DeadlineExceeded] as soon as it is known that the deadline of ctx would come before this
-// caller and the callers ahead of it can be admitted. Other errors are the same as for
-// [Limiter.AllowN]. If ctx ends before the Delay of a LeakyBucket is over, WaitN gives the place in
+// [context.DeadlineExceeded] early if a denial shows, when this caller joins the line or while it is
+// the first, that the callers up to this one cannot all be admitted before the deadline of ctx. Other
+// errors are the same as for [Limiter.AllowN]. If ctx ends before the Delay of a LeakyBucket is over, WaitN gives the place in
 // the queue back. WaitN waits for the end of a [Ban], and never begins one. A Limiter with
 // [InFlight] returns an error: use [Limiter.AcquireWait].
 func (l *Limiter) WaitN(ctx context.Context, key string, n int64) (res Result, err error) {
@@ -162,8 +162,8 @@ func (l *Limiter) endWait(ctx context.Context, req *request, begun time.Time, re
 	l.family.events.emit(ctx, req.call.Key, e)
 }
 
-// acquireInTurn acquires the units of req when its turn comes. ctx bounds the wait, and deciding is
-// the context of each decision. See waitForTurn for caller.
+// acquireInTurn acquires the units of req when its turn comes. The context ctx bounds the wait, and each
+// decision gets the context deciding. The parameter caller is the one of waitForTurn.
 func (l *Limiter) acquireInTurn(ctx, deciding context.Context, req *request, caller line.Caller) (r *admission, err error) {
 	err = l.waitForTurn(ctx, req, caller, func() (*Result, error) {
 		var err error
@@ -178,12 +178,13 @@ func (l *Limiter) acquireInTurn(ctx, deciding context.Context, req *request, cal
 	return r, nil
 }
 
-// A refusal is the error of a caller whose wait would be too long or has been too long, or that came when
-// too many callers were waiting.
+// A refusal is the error of a caller that would have to wait for too long, that has waited for too long, or
+// that came when too many callers were waiting.
 type refusal = line.RefusalError
 
 // denialOf returns res, the denial of req, in the form from which a line computes how long its callers
-// have to wait. The units of a bucket (Drains) become free one by one, those of a window all at once.
+// have to wait. The line assumes that the units of a bucket (Drains) become free one by one, and those of
+// a window all at once. For a sliding window, whose units become free in several parts, this is a lower bound.
 func denialOf(req *request, res *Result) *line.Denial {
 	set, d := req.call.Set, &line.Denial{At: time.Now(), RetryAfter: res.RetryAfter, Held: res.held}
 	req.reply.CopyTo(&d.Reply)
@@ -197,7 +198,8 @@ func denialOf(req *request, res *Result) *line.Denial {
 // calls decide again and again, until decide admits the caller or fails, ctx ends, or the wait would be too
 // long. It returns nil if the caller was admitted, and otherwise the error of decide, the error of ctx, or a
 // refusal. req.reply is empty before each call of decide. The given caller has only Until and Most;
-// waitForTurn sets its other fields.
+// waitForTurn sets its other fields. If the limits count nothing, waitForTurn first calls decide once without
+// the line.
 func (l *Limiter) waitForTurn(ctx context.Context, req *request, caller line.Caller, decide func() (*Result, error)) error {
 	if l.set.Uncounted { // the caller needs no units, so it may overtake callers that wait for some
 		req.reply = decision.Reply{}
@@ -248,7 +250,8 @@ func (l *Limiter) waitUpTo(ctx context.Context, w coreaccess.Waiting, op algorit
 	began := time.Now()
 	caller := line.Caller{Until: began.Add(w.UpTo), Most: w.Most}
 	if req.call.N == 0 || l.set.Exceeded(req.call.N) > 0 {
-		req.call.Waits = false // waiting would change nothing
+		// A cost of 0 is denied only by a ban or an outage, and does not wait for their end. Any other cost here never fits.
+		req.call.Waits = false
 		return l.decideOnce(ctx, req, res)
 	}
 	if l.set.Uncounted || !l.family.lines.Anyone(req.call.Key) {
@@ -292,8 +295,8 @@ func (l *Limiter) decideOnce(ctx context.Context, req *request, res *Result) (*a
 }
 
 // turnAway sets res to a denial for a caller that must not wait, or that has waited for too long. res is
-// the last denial in the line, if the same limits have denied. Otherwise it describes the current state of
-// the key. If the Limiter has bans, turnAway decides once more on a caller that has not waited, because
+// the last denial in the line, if the limits of this Limiter have denied there, and not limits that With
+// has derived. Otherwise res describes the current state of the key. If the Limiter has bans, turnAway decides once more on a caller that has not waited, because
 // its denial may have to begin a ban. That decision may also admit the caller: turnAway then returns the
 // admission, as decideOnce does. While Redis does not answer, FailOpen may admit the caller as well.
 func (l *Limiter) turnAway(ctx context.Context, req *request, refused *refusal, took time.Duration, res *Result) (r *admission, err error) {

@@ -24,7 +24,8 @@ type Call struct {
 	Fresh bool         // a remembered denial must not answer the Call
 
 	// Waits says that the caller tries again after a denial, until it is admitted or gives up. Denials of
-	// such a Call do not begin a ban, and observers are not notified of them.
+	// such a Call do not begin a ban. Observers are not notified of them, except of the last one, if the
+	// caller then gives up with this denial as its answer.
 	Waits bool
 }
 
@@ -79,14 +80,14 @@ type Reply struct {
 	Allowed bool
 	Set     *limits.Set        // the limits that have decided: the Call's or, if FailLocal decides, this process's share of them
 	N       int64              // how many units Answers are about; may differ from the Call's if this is a remembered denial
-	Answers []algorithm.Answer // one for each limit of Set
+	Answers []algorithm.Answer // one for each limit of Set; none if the Source is Nobody
 	Ban     algorithm.Ban      // the ban of the key, or zero; if the ban began before the decision, Answers mean nothing
 	Hold    *hold.Hold         // what the caller must end, or nil
 	Source  Source
 	Age     time.Duration // how old Answers and Ban are, if they are from an earlier call
 	UsedUp  time.Duration // set by the stub of a test: for how long all units stay used
 
-	inline [1]algorithm.Answer // backs Answers if there is one limit, which saves an allocation
+	inline [1]algorithm.Answer // can back Answers if there is one limit, which saves an allocation
 }
 
 // Room sets Answers to a slice with one element for each limit of Set, and returns this slice. A store fills
@@ -98,7 +99,7 @@ func (r *Reply) Room() []algorithm.Answer {
 	return r.Answers
 }
 
-// CopyTo makes kept a copy of r that stays valid after r is reused.
+// CopyTo copies r into kept. The copy stays valid when r is used again.
 func (r *Reply) CopyTo(kept *Reply) {
 	*kept = *r
 	if len(r.Answers) == 1 {
@@ -126,8 +127,9 @@ func (r *Reply) Conclude() {
 }
 
 // Outcome returns the state of limit i after the decision. charged says whether the decision charged or held
-// units. held reports whether the denial may be over at any time, because slots and held units may be given back
-// at any time: the limit denies, and either has slots or would admit without the held units.
+// units. held is true if the limit denies, and either has slots or would admit without the held units. Such a
+// denial may be over at any time, as soon as somebody gives slots or held units back, unless the cost is more
+// slots than there are.
 func (r *Reply) Outcome(i int, charged bool) (out algorithm.Outcome, held bool) {
 	limit, answer, admits := &r.Set.Limits[i], &r.Answers[i], r.Answers[i].Admits
 	held = !admits && limit.Slots
@@ -143,7 +145,7 @@ func (r *Reply) Outcome(i int, charged bool) (out algorithm.Outcome, held bool) 
 }
 
 // Remaining returns how many units remain in the limit that has the fewest left. charged is as for Outcome.
-// Remaining returns 0 during a ban.
+// Remaining returns 0 during a ban. It must not be called for limits that count nothing.
 func (r *Reply) Remaining(charged bool) int64 {
 	if r.Ban.Until > 0 {
 		return 0

@@ -20,8 +20,8 @@ type Config struct {
 	HoldDuration time.Duration // how long its units are held; 0 for the default
 
 	// Unlimited makes the limit admit everything, and Zero makes it deny every cost except 0. A limit with
-	// one of them counts nothing. Its Kind and Numbers are only there because a store must have some limit
-	// to look up whether a key is banned.
+	// one of them counts nothing. It has a Kind and Numbers only because a store needs a limit, whatever
+	// its numbers are, when it looks up whether a key is banned.
 	Unlimited, Zero bool
 }
 
@@ -35,7 +35,8 @@ type Set struct {
 	Capacities []int64
 	Windows    []time.Duration
 
-	// Scripts contains the names of the algorithms. Sets with equal Scripts share scripts and batches.
+	// Scripts contains the names of the algorithms. Sets of one limiter, or of limiters that With has derived
+	// from it, share scripts and batches if their Scripts are equal.
 	Scripts string
 
 	// Uncounted says that Capacities alone decide, because a limit is Unlimited (it is then the only one), or
@@ -102,8 +103,10 @@ func (s *Set) Exceeded(n int64) int {
 const maxDenied = time.Hour
 
 // DeniedFor returns how long a denial of n units with these answers may be repeated, counted from the decision.
-// For at least this time, n units would be denied again, even if all held units were given back at once.
-// DeniedFor returns 0 if a limit with slots denies, because a slot may become free at any time.
+// For at least this time, n units would be denied again, even if all held units were given back at once. This
+// does not consider that charges can also be taken back, by Cancel or Reset.
+// DeniedFor returns 0 if a limit with slots denies, because a slot may become free at any time. If the limits
+// count nothing, it returns maxDenied.
 func (s *Set) DeniedFor(answers []algorithm.Answer, n int64) time.Duration {
 	if s.Uncounted {
 		return maxDenied

@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// maxCleanups bounds how many cleanups wait, and how many goroutines Close waits for. What a cleanup
-	// above the bound would free is left to expire.
+	// maxCleanups bounds how many cleanups wait. It also bounds how many goroutines Close waits for, not
+	// counting the one that sends cleanups. What a cleanup above the bound would free is left to expire.
 	maxCleanups = 10_000
 	// cleanupPause is the pause before the next attempt if a server is down.
 	cleanupPause = 50 * time.Millisecond
@@ -33,8 +33,8 @@ type cleanups struct {
 	sending int  // how many goroutines Close waits for: the one that runs the method free, and those that the method begin has counted
 }
 
-// A cleanup is a call that frees the units and slots that another call holds. They expire at about the time
-// until. After that, the cleanup is useless, and is dropped.
+// A cleanup is a call that frees the units and slots that another call holds. They expire at about the
+// instant in the field until. After that, the cleanup is useless, and is dropped.
 type cleanup struct {
 	limits    *Limits
 	key       string
@@ -44,10 +44,10 @@ type cleanup struct {
 
 // freeUnclaimed frees the units and slots that d holds. It is called if nobody takes the reply, because the
 // caller has left or has received the error err. Units that d has charged stay charged. There is one
-// exception: if a limit has a queue and d has Handles, everything that d has charged is given back. If the
+// exception: if a limit has a queue and d has Handles, a refund of everything that d has charged is sent. If the
 // reply is lost, only slots are freed, by the id that Decide chose for their hold, and units are left to
 // expire.
-// freeUnclaimed works in the background, unless OnlyCallers is set.
+// freeUnclaimed works in the background; see freeLater about OnlyCallers.
 func (s *Store) freeUnclaimed(d *Call, err error) {
 	call, holds := d.undo(err)
 	if !holds {
@@ -60,8 +60,8 @@ func (s *Store) freeUnclaimed(d *Call, err error) {
 	s.freeLater(d, call, time.Duration(longest)*time.Microsecond)
 }
 
-// freeLater makes a call about the key of d in the background, at most once; with OnlyCallers, it makes the
-// call before it returns. It gives up if the call cannot be sent within the given time, or if too many
+// freeLater makes a call about the key of d in the background, at most once. With OnlyCallers, it makes the
+// call before it returns, unless another goroutine is sending cleanups and will make the call. It gives up if the call cannot be sent within the given time, or if too many
 // cleanups wait.
 func (s *Store) freeLater(d *Call, call algorithm.Operation, within time.Duration) {
 	s.cleanups.add(s, cleanup{d.Limits, d.Key, call, time.Now().Add(within)})
@@ -124,8 +124,8 @@ func replyLost(err error) bool {
 	return !errors.As(err, &reply) || strings.Contains(reply.Error(), "other limits have changed")
 }
 
-// add sends a cleanup in the background or, with OnlyCallers, before it returns. It drops the cleanup if too
-// many cleanups wait.
+// add sends a cleanup in the background. With OnlyCallers, it sends the cleanup before it returns, unless
+// another goroutine is sending cleanups and will send this one, too. It drops the cleanup if too many wait.
 func (cs *cleanups) add(s *Store, c cleanup) {
 	switch {
 	case !cs.note(c):
@@ -179,7 +179,7 @@ func (s *Store) Later(f func() error, ended func(error)) bool {
 	return true
 }
 
-// end must be called when a goroutine that begin has counted is done.
+// end is the counterpart of begin: a goroutine that begin has counted must call it when its work is done.
 func (cs *cleanups) end() {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()

@@ -27,10 +27,10 @@ import (
 //
 // A server of a Cluster refuses a script whose declared keys have several hash slots. Redis 6.0 to
 // 8.0 and Valkey 8.1 run a script that receives its keys as arguments, without declaring them, if
-// the script has no line with flags. They check each command of such a script as if the command
+// the script does not begin with a line of flags (#!lua flags=...). They check each command of such a script as if the command
 // were sent alone: a decision on a key that has moved fails without affecting the other decisions,
-// and charges nothing. Other servers may refuse such a script, or run it where only a part of the
-// keys is. For such servers, a batch is sent as a pipeline of scripts.
+// and charges nothing. Servers of other versions may refuse such a script, or run it on a server that
+// has only a part of the keys. For such versions, a batch is sent as a pipeline of scripts.
 type sharding struct {
 	state atomic.Int32
 	mu    sync.Mutex     // guards check
@@ -57,7 +57,7 @@ const (
 	shardingKeys = 64
 	// shardingTries is how many keys are tried to find enough keys of one server of a Cluster.
 	shardingTries = 100 * shardingKeys
-	// shardingTTL is after how long the temporary keys expire if they cannot be deleted.
+	// shardingTTL is the time after which the temporary keys expire if they cannot be deleted.
 	shardingTTL = 10 * time.Second
 	// shardingPause is the shortest time between an attempt that found nothing out and the next one.
 	shardingPause = time.Second
@@ -74,9 +74,10 @@ func (n *node) setSeparateScripts() { n.sharding.state.Store(separateScripts) }
 func (n *node) allowsOneScript() bool { return n.sharding.state.Load() == oneScript }
 
 // awaitSharding reports whether one script may have the keys of several decisions. If that is not known yet,
-// it waits for the check, but no longer than ctx lasts. It reports false if the server replied to the check with
-// an error, if the check found too few keys, or if checkSharding makes no check now. If the server did not
-// reply, awaitSharding returns the error of the check, and if ctx ended first, the error of ctx.
+// it waits for the check, but no longer than ctx lasts. It reports false if the check found nothing out,
+// because the server refused one of its commands or because it found too few keys. As long as nothing is
+// known, it also reports false if checkSharding makes no check now. If the server did not reply, awaitSharding
+// returns the error of the check, and if ctx ended first, the error of ctx.
 func (n *node) awaitSharding(ctx context.Context, st *Store) (bool, error) {
 	check := n.checkSharding(ctx, st)
 	if check != nil {
@@ -158,7 +159,7 @@ return seen`
 func (n *node) detectSharding(ctx context.Context, client pipeliner, head string) (int32, error) {
 	keys := n.shardingCheckKeys(ctx, head)
 	if len(keys) < 2 {
-		return shardingUnknown, nil // the server has few hash slots
+		return shardingUnknown, nil // the server has few hash slots, or is no longer the master of any
 	}
 	var eval *redis.Cmd
 	gets := make([]*redis.StringCmd, len(keys))
@@ -205,8 +206,8 @@ func refusesUndeclared(err error) bool {
 	return errors.As(err, &reply) && strings.HasPrefix(reply.Error(), "ERR ") && !strings.Contains(reply.Error(), "non local key")
 }
 
-// shardingCheckKeys returns keys of the server that no decision uses: the keys of decisions
-// continue after the closing brace. Each key contains a random text, because the hash functions of
+// shardingCheckKeys returns keys that are stored on the server of n and that no decision uses: the keys of
+// decisions continue after the closing brace. Each key contains a random text, because the hash functions of
 // some proxies (fnv1a_64) return nearly the same for texts that differ only in their last
 // characters.
 func (n *node) shardingCheckKeys(ctx context.Context, head string) []string {
