@@ -218,7 +218,7 @@ func Hold(d time.Duration) Option {
 // Lease lets this process decide on frequently used keys locally, without exceeding the limit. The
 // process reserves units of such a key for the duration d, and spends them without asking Redis.
 // These decisions have [SourceLease]. d is from 10 milliseconds to 1 second. Without this option,
-// this process admits nothing by itself while Redis answers, except by limits that count nothing,
+// this process alone admits nothing while Redis answers, except by limits that count nothing,
 // such as [Unlimited].
 //
 // A key gets a lease when this process has had 8 requests with the key within d. A lease has as

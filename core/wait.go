@@ -183,7 +183,7 @@ func (l *Limiter) acquireInTurn(ctx, deciding context.Context, req *request, cal
 type refusal = line.RefusalError
 
 // denialOf returns res, the denial of req, in the form from which a line computes how long its callers
-// have to wait. The line assumes that the units of a bucket (Drains) become free one by one, and those of
+// have to wait. The line assumes that the units of a bucket (Drains) become free one by one, and the units of
 // a window all at once. For a sliding window, whose units become free in several parts, this is a lower bound.
 func denialOf(req *request, res *Result) *line.Denial {
 	set, d := req.call.Set, &line.Denial{At: time.Now(), RetryAfter: res.RetryAfter, Held: res.held}

@@ -107,7 +107,7 @@ type Evaluator interface {
 	// which it ends.
 	Adopt(s *State, writer Evaluator, now int64)
 	// MaxCharge bounds a charge that is made whether it fits or not, as when a hold expires. It returns
-	// how many of n units are charged: fewer than n if a State cannot count so many, or if a larger
+	// how many of n units are charged: fewer than n if a State cannot count n more, or if a larger
 	// charge would make no difference, and none if the units are slots.
 	MaxCharge(o Observation, n int64) int64
 }

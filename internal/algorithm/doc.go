@@ -92,7 +92,7 @@
 //   - "n + held" is enough if a charged unit counts most at the instant of its charge, and then for less and
 //     less or until a fixed instant, whatever else is charged later. Then a unit that is charged later than it
 //     was spent makes no decision admit too much. This is so for buckets, for the sliding windows, and for windows
-//     that begin at fixed instants: aligned ones, and those of a calendar. It is also enough for windows that begin
+//     that begin at fixed instants: aligned windows, and windows of a calendar. It is also enough for windows that begin
 //     with a charge, because these promise something about each window as it was opened, and a hold counts in every
 //     window until it ends.
 //   - "n + held" is not enough if a later charge changes for how long earlier charges count. An example is a

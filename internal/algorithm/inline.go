@@ -36,7 +36,7 @@ type luaFile struct {
 	base      *luaFile  // the file from which the limits get the fields and functions that this file does not define
 	shared    []luaLine // the part that a script has once
 	constants []luaLine // the part that gives names to the constants of a limit
-	// fields and functions have the fields and functions of limits or bans, including those of base. The names are
+	// fields and functions have the fields and functions of limits or bans, including the ones of base. The names are
 	// written as in the file, such as limit.window.
 	fields    map[string]string
 	functions map[string]*luaFunction
@@ -199,7 +199,7 @@ type scope struct {
 	suffixes  map[string]string // what the endings _i and _b of names become
 	marks     map[string]bool   // whether the lines with a mark are written
 	parts     map[string][]luaLine
-	each      map[string][]*scope // the scopes of the limits, and those of the bans
+	each      map[string][]*scope // the scopes of the limits, and of the bans
 	targets   []string            // the names to which a call assigns its results; in the body of the function, such names get a _
 }
 

@@ -10,7 +10,7 @@ var Kinds = []*Kind{
 	InFlight,
 }
 
-// Versions has the letter and version of each form of a stored string. B1, C1, F1 and W1 are those of the
-// algorithms, X1 is that of a ban, and H1 that of a record of holds. A string with another version counts as
+// Versions has the letter and version of each form of a stored string. B1, C1, F1 and W1 belong to the
+// algorithms, X1 to a ban, and H1 to a record of holds. A string with another version counts as
 // written by a newer version of this library. The suites that plant damaged values use this list, too.
 const Versions = "B1 C1 F1 H1 W1 X1"

@@ -96,7 +96,7 @@ type composer struct {
 	form           Form
 	limits         []Limit
 	constants      int // the number of arguments that are constants, of all limits together
-	behind         int // the number of arguments of each call behind those of its limits: one for each ban, and its own constants
+	behind         int // the number of arguments of each call behind the arguments of its limits: one for each ban, and its own constants
 	reply          int // the number of integers that a plain decision replies for each limit in the fast branch, without free places
 	next, at, cost int // the index of the next limit to be added; where its constants begin in ARGV, and its cost in a call
 	included       map[*luaFile]bool
@@ -183,7 +183,7 @@ func (c *composer) addLimit(g Group) {
 }
 
 // include adds the shared part of a file, and of its base, to the script, unless it has been added. It stops at
-// bansLua, which newComposer marks as included: bans.lua has no shared part, and HOLDS stands for that of holds.lua.
+// bansLua, which newComposer marks as included: bans.lua has no shared part, and HOLDS stands for the one of holds.lua.
 func (c *composer) include(file *luaFile) {
 	if !c.included[file] {
 		c.included[file] = true

@@ -142,7 +142,7 @@ func (l *log) Valid(o Observation) bool {
 // ChargeHandle returns the number of the charge.
 func (l *log) ChargeHandle(o Observation, _ int64) Handle { return Handle{A: o.B} }
 
-// WithHeld adds the held units to those in the window. Each of them counts as charged at o.At.
+// WithHeld adds the held units to the units in the window. Each held unit counts as charged at o.At.
 //
 // If the log denies, o.B need not change as long as n and the held units are together within the limit:
 // o was observed by a decision on both, so o.B is the instant at which enough charged units have left the

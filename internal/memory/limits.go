@@ -73,7 +73,7 @@ type kept struct {
 }
 
 // rearrange gives e the keys of l, and puts the states into the order of l. It is called if the keys of e's limits
-// differ from those of l. A state that e already had keeps the numbers with which it was stored, until adopt is
+// differ from the numbers of l. A state that e already had keeps the numbers with which it was stored, until adopt is
 // called. States of limits that l does not have are kept, and are dropped by a later call once nothing is used in
 // them.
 func (e *entry) rearrange(l *Limits, now int64) {

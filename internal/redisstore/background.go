@@ -10,7 +10,7 @@ import (
 	"github.com/redislimit/redislimit/internal/batch"
 )
 
-// A Background is a call that a limiter makes by itself, and not for a caller that decides or ends
+// A Background is a call that a limiter makes on its own, and not for a caller that decides or ends
 // something: a renewal, the settlement of a lease, or a cleanup for a caller that has left. It is carried
 // out at most once. Many Background calls share a round trip if they may. A Background is not sent while
 // its server is down.

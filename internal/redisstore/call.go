@@ -186,7 +186,7 @@ func notDone(err error) bool {
 	return errors.Is(err, batch.ErrRetryAlone) || diagnose.HasCode(err, "TRYAGAIN")
 }
 
-// attempt sends d once: in a batch if so many calls are in flight that d must wait for one, and otherwise
+// attempt sends d once: in a batch if d must wait because of the calls in flight, and otherwise
 // alone. If unbatched is set, or if the server has no batcher, attempt always sends d alone. If too many
 // calls wait for batches, attempt does not send d, and returns ErrQueue. The caller waits until callerEnd.
 func (s *Store) attempt(ctx context.Context, n *node, d *Call, callerEnd *sharedTimer, unbatched bool) error {

@@ -25,7 +25,7 @@ const (
 )
 
 // cleanups sends the calls that free what is held for callers that have left. It also counts the goroutines
-// for which Close waits, including those of Later and End.
+// for which Close waits, including the goroutines of Later and End.
 type cleanups struct {
 	mu      sync.Mutex
 	waiting []cleanup

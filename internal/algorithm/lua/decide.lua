@@ -81,7 +81,7 @@
 --   charge(now, n, f, t, a, b, c, x, y, key, records)
 --                         the text to store after the cost was charged in addition to what evaluate has
 --                         observed, and for how long it is needed, counted from `now`. For a refund, the cost
---                         is negative. A log writes by itself, and its third result is an error of Redis or
+--                         is negative. A log writes its entries itself, and its third result is an error of Redis or
 --                         nil. The third result of a queue is nil, and its further results are the epoch and
 --                         the largest free place
 --   bound(units, a)       the cost of units that are charged whether they fit or not: of all units, or of as
@@ -92,7 +92,7 @@
 --   refund(units, handle, expiry, now, a, b, c, x, y, key)
 --                         whether to charge the negative cost that follows; whether to remove all that was
 --                         charged instead; the cost as two numbers n and f; and the y for charge
--- Only some limits define the following functions. All other limits use those in holds.lua:
+-- Only some limits define the following functions. All other limits use the ones in holds.lua:
 --   check(now)            nothing, but it may raise an error, which the sender gets
 --   task(op, given)       the operation that the limit carries out instead of op. A queue has one of its own,
 --                         because its units cannot be held

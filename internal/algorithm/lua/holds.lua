@@ -87,7 +87,7 @@ local function holds(limit)
   end
 
   -- forced is called after units were charged whether they fit or not. If the stored debt drains at another rate
-  -- than that of the limit from then on, forced returns the text to store instead of the text that charge has
+  -- than the rate of the limit from then on, forced returns the text to store instead of the text that charge has
   -- returned, and for how long it is needed. Otherwise it returns nil.
   function limit.forced()
     return nil, nil
@@ -303,7 +303,7 @@ local function holds(limit)
           cost, part = limit.more(0, 0, units)
         end
       elseif task == '2' or task == '6' and taken then
-        -- The expiry is later than that of every hold that has been charged, even if the clock has stepped back. It is
+        -- The expiry is later than the expiry of every hold that has been charged, even if the clock has stepped back. It is
         -- rounded up to a multiple of a sixth of the duration, so that there are few different expiries. If the list is
         -- full, the units join one of its holds. No hold gets 0 units, because a call on 0 units only evaluates.
         local step, ends, i = math.max(1, math.floor(duration / 6)), now + duration, 1

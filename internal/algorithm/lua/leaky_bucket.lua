@@ -8,7 +8,7 @@
 -- its numbers would become too large. The epoch is the instant of that charge, or the newest epoch that the script
 -- has seen plus 1 if that is larger. With a new epoch, the free places are forgotten, and older places cannot be
 -- given back any more.
--- Constants and cost: those of a token bucket.
+-- Constants and cost: as for a token bucket.
 -- Observed: a and b are the debt, which is the time until the end of the queue. If the cost takes a free place, c is
 -- the number of units from the beginning of that place to the end of the queue; otherwise c is 0. x is the epoch, or
 -- nil if the queue is empty, has another rate, or is stored without an epoch. y is the list of free places, or nil.

@@ -6,7 +6,7 @@
 -- Lua reads a local faster than a global.
 local KEYS, ARGV, redis, string, math, tonumber = KEYS, ARGV, redis, string, math, tonumber
 
--- Integers become text by the format `whole`, because the conversions that Redis and Lua make by themselves
+-- Integers become text by the format `whole`, because the conversions that Redis and Lua make on their own
 -- take several times as long. On some platforms '%d' has only 32 bits.
 local whole = #string.format('%d', 2 ^ 40) == 13 and '%d' or '%.0f'
 

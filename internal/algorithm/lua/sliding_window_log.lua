@@ -143,7 +143,7 @@ local function sliding_window_log(constants_at)
     return b
   end
 
-  -- charge writes by itself, and returns the error of Redis as its third result. It adds the charge before it removes
+  -- charge writes the entry itself, and returns the error of Redis as its third result. It adds the charge before it removes
   -- old ones, because a full Redis refuses only the first write of a script. It removes a bounded number of charges
   -- that have left the window, so that it takes a bounded time.
   function limit.charge(now, n, _, t, a, _, c, x, y, key, records)
