@@ -47,7 +47,7 @@ const (
 // There can be up to 100 durations. They are from a millisecond to a year, and none may be shorter
 // than the one before it. Without durations, only [Limiter.Block] and [Limiter.BlockAtLeast] ban. All
 // processes must have the option. A process notices the ban of another process when it asks Redis
-// next. With a [Lease], this is within the duration of the lease.
+// next: with a [Lease] or the [DenyCache], this is within the duration of the lease, or a second.
 //
 // While Redis does not answer, its bans cannot be looked up. [DenyCache] still repeats a denial for up
 // to a second. After that, [FailOpen] admits banned keys, too. With [FailLocal], each process then
