@@ -127,8 +127,9 @@ func Prefix(prefix string) Option {
 // Timeout needs a longer ReadTimeout.
 //
 // When Redis fails, the first decisions wait one Timeout at most. They wait even if connections are
-// refused at once, because go-redis tries a few times to connect. If the process has never reached the
-// server, each decision in the first 3 s can wait one Timeout. Once the outage is noticed, Redis is
+// refused at once, because go-redis tries a few times to connect. As long as Redis has answered no
+// decision of this process, each decision in the first 3 s can wait one Timeout, also after a
+// [Limiter.Check]. Once the outage is noticed, Redis is
 // probed in the background, and decisions do not wait. There is one exception: if there was no
 // decision for a second, the next decision waits for the result of a probe, for at most 100 ms. If
 // Redis is asked about one key after the other, as [AllowAll] describes, these times apply to each

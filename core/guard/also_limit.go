@@ -17,7 +17,8 @@ import (
 // sets the cost for this limiter in place of the middleware's cost, and [CostAfter] does not change
 // it. Fallback applies to the requests in which key finds no key. Give all other options to the
 // middleware: they apply to all its limiters. The headers and the Result show the tightest limit of
-// all limiters. If a limit denies, they show the denying limit. If the same limiter gets the same
+// all limiters, as [core.Result.Tighter] defines it: a limit that denies, or else the one with the
+// smallest part of its capacity left. If the same limiter gets the same
 // key twice, the costs add up.
 //
 // While Redis does not answer, each limiter follows its own outage policy. If a limiter with
