@@ -30,8 +30,8 @@ func serveWithStatus(h echo.HandlerFunc, c echo.Context, status int) error {
 }
 
 // serveAndFinish serves the request and passes the final status to g. An error is answered after this
-// middleware has returned, so its status is known only when the response is sent, or at the end of the
-// request if nothing is sent. A panic before that counts as 500.
+// middleware has returned, so its status is known only when the response is sent. A panic before that counts
+// as 500.
 func serveAndFinish(g *adapter.Guard, v adapter.Verdict, next echo.HandlerFunc, c echo.Context) (err error) {
 	ctx, response := c.Request().Context(), c.Response()
 	var once sync.Once
@@ -73,7 +73,7 @@ func serveAndFinish(g *adapter.Guard, v adapter.Verdict, next echo.HandlerFunc, 
 		case err == nil:
 			finish(http.StatusOK) // nothing was written: net/http sends 200
 		default:
-			stop = g.WhenOver(ctx, func() { finish(http.StatusOK) })
+			stop = g.WhenOver(ctx, func() { finish(adapter.NoAnswer) })
 		}
 	}()
 	err = next(c)

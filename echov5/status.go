@@ -62,8 +62,8 @@ func serveAndFinish(g *adapter.Guard, v adapter.Verdict, next echo.HandlerFunc, 
 	return err
 }
 
-// whenAnswered makes g finish, once, when the application answers err, with the status of that answer. If the
-// application does not answer, net/http sends 200 at the end of the request.
+// whenAnswered makes g finish, once, when the application answers err, with the status of that answer. If no
+// answer comes, g finishes after the request.
 func (w *writer) whenAnswered(ctx context.Context, err error, g *adapter.Guard, v adapter.Verdict) {
 	if w.response == nil { // the likely status of the answer: the true one is not visible here
 		_, status := echo.ResolveResponseStatus(w.ResponseWriter, err)
@@ -72,7 +72,7 @@ func (w *writer) whenAnswered(ctx context.Context, err error, g *adapter.Guard, 
 	}
 	var once sync.Once
 	finish := func(status int) { once.Do(func() { g.Finish(ctx, v, status) }) }
-	stop := g.WhenOver(ctx, func() { finish(http.StatusOK) })
+	stop := g.WhenOver(ctx, func() { finish(adapter.NoAnswer) })
 	w.response.Before(func() {
 		stop()
 		finish(cmp.Or(w.response.Status, http.StatusOK))

@@ -6,7 +6,6 @@ import (
 	"net"
 	"net/http"
 	"sync"
-	"sync/atomic"
 
 	"github.com/gin-gonic/gin"
 
@@ -80,36 +79,28 @@ func (h *hijackable) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 // Unwrap is for http.ResponseController.
 func (h *hijackable) Unwrap() http.ResponseWriter { return h.ResponseWriter }
 
-// An unanswered response calls finish when it is answered, or at the latest after the request: Gin then
-// sends the status that was set, or 200.
+// An unanswered response calls finish when it is answered, or at the latest after the request.
 type unanswered struct {
 	gin.ResponseWriter
 
-	status atomic.Int64
-	finish func() // once
+	finish func(status int) // once
 	stop   func() bool
 }
 
 func whenAnswered(ctx context.Context, w gin.ResponseWriter, g *adapter.Guard, v adapter.Verdict) *unanswered {
-	u := &unanswered{ResponseWriter: w}
-	u.status.Store(int64(w.Status()))
-	u.finish = sync.OnceFunc(func() { g.Finish(ctx, v, int(u.status.Load())) })
-	u.stop = g.WhenOver(ctx, u.finish)
+	var once sync.Once
+	u := &unanswered{ResponseWriter: w, finish: func(status int) { once.Do(func() { g.Finish(ctx, v, status) }) }}
+	u.stop = g.WhenOver(ctx, func() { u.finish(adapter.NoAnswer) })
 	return u
 }
 
 func (u *unanswered) answered() {
 	u.stop()
-	u.finish()
+	u.finish(u.Status())
 }
 
 // Unwrap is for http.ResponseController.
 func (u *unanswered) Unwrap() http.ResponseWriter { return u.ResponseWriter }
-
-func (u *unanswered) WriteHeader(code int) {
-	u.ResponseWriter.WriteHeader(code)
-	u.status.Store(int64(u.Status()))
-}
 
 func (u *unanswered) WriteHeaderNow() {
 	u.ResponseWriter.WriteHeaderNow()

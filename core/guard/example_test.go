@@ -88,14 +88,14 @@ func ExampleLimiterFor() {
 	// Output: 1000 2
 }
 
-// Only failed logins count. A client with the right password is not limited, unless too many logins
+// Only logins that do not succeed count. A client with the right password is not limited, unless too many logins
 // have failed from the same address.
 func ExampleCountIf() {
 	h := limited(func(w http.ResponseWriter, r *http.Request) {
 		if _, password, _ := r.BasicAuth(); password != "right" {
 			w.WriteHeader(http.StatusUnauthorized)
 		}
-	}, guard.CountIf(func(status int) bool { return status == http.StatusUnauthorized }))
+	}, guard.CountIf(func(status int) bool { return status != http.StatusOK }))
 
 	for _, password := range []string{"right", "right", "right", "guess", "guess", "guess", "right"} {
 		r := httptest.NewRequest(http.MethodPost, "/login", nil)

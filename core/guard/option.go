@@ -117,12 +117,19 @@ func LimiterFor(limiter func(keyfunc.Request) (*core.Limiter, error)) Option {
 // cost is charged if count returns true, and given back otherwise. A limit of 5 therefore also
 // admits at most 5 requests at a time.
 //
+// To limit attempts, let count return true for every status except the one of a success: a client can
+// often make a handler fail in another way, for example with 500 by leaving early. A handler that reads a
+// slow body holds the reserved units meanwhile, so give the server a ReadTimeout.
+//
 // count must be safe for concurrent use. It is called once for each admitted request, with two
 // exceptions. A request is never counted if its client leaves or its deadline passes before the
 // handler has begun, or if an inner middleware answers it with 503 because the limiter of that
 // middleware could not decide. If the handler panics before it has answered, the status is 500. If
 // the handler takes over the connection before it has answered, the status is 101; in Fiber, it is
 // the status that the handler has set, or 200.
+//
+// In Gin and Echo, code further out can answer an error of the handler. If the answer comes later than a
+// second after the client has left, or never, the request counts, and count is not called.
 //
 // The middleware uses [core.Limiter.Reserve], which says what happens to units that stay held. The
 // response waits until Redis has settled the cost, unless there is room for at least 16 more

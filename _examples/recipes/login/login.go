@@ -7,7 +7,8 @@
 //
 // A limit for an account has a drawback: anyone who knows the name of an account can use up the limit, and so lock out its owner. Therefore a
 // device on which the owner has logged in before gets a signed cookie, and with it a limit of its own, which nobody else can use up. For
-// the same reason there is no [core.Ban] by account.
+// the same reason there is no [core.Ban] by account. The cookie stays valid when the password changes, so somebody who once knew the
+// password can go on guessing from a known device. A limit over all known devices of the account bounds that.
 //
 // Attempts with the right password are not counted, however many there are. To bound the work of checking passwords, mount an ordinary
 // limit by address in front of the handler.
@@ -32,6 +33,8 @@ var (
 	perAccount = []core.Option{core.SlidingWindowLog(core.Per(10, 15*time.Minute)), core.SlidingWindowLog(core.PerDay(100))}
 	// perDevice limits a known device of an account.
 	perDevice = []core.Option{core.SlidingWindowLog(core.Per(10, 15*time.Minute))}
+	// perOwner limits all known devices of an account together.
+	perOwner = []core.Option{core.SlidingWindowLog(core.PerDay(100))}
 	// perAddress limits an address, over all devices that are not known. Many users may share an address, and an attempt holds a unit while
 	// its password is checked: so the burst has room for 256 logins at the same moment beside 44 failures. An attacker can fail 300 times
 	// at once, over all accounts, and then 60 times in 15 minutes.
@@ -51,7 +54,8 @@ type Config struct {
 	// NewLimiter makes the limiters: core.New with your client, or core.NewMemory.
 	NewLimiter func(name string, opts ...core.Option) (*core.Limiter, error)
 	// Address returns the key of a client's address, such as keyfunc.IP(). Behind a proxy, use
-	// keyfunc.IP(keyfunc.TrustedProxies(...)): otherwise all users share one limit.
+	// keyfunc.IP(keyfunc.TrustedProxies(...)): otherwise all users share one limit. If your users come by IPv6, consider the option
+	// keyfunc.IPv6Prefix(48): many customers of providers can use all 65,536 networks of a /48, and each would have a limit.
 	Address keyfunc.Func
 	// Secret signs the cookies of known devices: at least 32 random bytes, the same in all processes. Anyone who knows the secret can make
 	// cookies, and so guess without a limit.
@@ -65,7 +69,7 @@ type Config struct {
 //
 //	mux.Handle("POST /login", handler)
 type Handler struct {
-	accounts, devices, addresses *core.Limiter
+	accounts, devices, owners, addresses *core.Limiter
 
 	address  keyfunc.Func
 	users    Users
@@ -87,11 +91,12 @@ func New(c Config) (*Handler, error) {
 		known: knownDevices{secret: c.Secret, now: time.Now},
 		limit: httplimit.NewAnswerer(guard.HeadersOnDenial()), // clients need not see how many failures an account has left
 	}
-	var errs [3]error
+	var errs [4]error
 	// While Redis does not answer, nobody can log in: otherwise attackers could guess without limits during an outage.
 	h.accounts, errs[0] = c.NewLimiter("login-account", append(perAccount, core.FailClosed())...)
 	h.devices, errs[1] = c.NewLimiter("login-device", append(perDevice, core.FailClosed())...)
-	h.addresses, errs[2] = c.NewLimiter("login-address", append(perAddress, core.FailClosed())...)
+	h.owners, errs[2] = c.NewLimiter("login-owner", append(perOwner, core.FailClosed())...)
+	h.addresses, errs[3] = c.NewLimiter("login-address", append(perAddress, core.FailClosed())...)
 	return h, errors.Join(errs[:]...)
 }
 
@@ -108,7 +113,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	right, err := h.check(r, attempt, given)
 	switch {
-	case r.Context().Err() != nil: // the client has left, and gets no answer
+	case r.Context().Err() != nil: // the client has left
+		w.WriteHeader(499) // as nginx logs it; otherwise a failed guess would look like a success in logs
 	case err != nil:
 		slog.ErrorContext(r.Context(), "a login could not be checked", "error", err)
 		http.Error(w, "try again later", http.StatusInternalServerError)
@@ -120,11 +126,12 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// reserve reserves a unit for a failure. A known device has a limit of its own. All other devices share the limit of the account and the
-// limit of their address.
+// reserve reserves a unit for a failure. A known device has a limit of its own, beside the one over all known devices of the account. All
+// other devices share the limit of the account and the limit of their address.
 func (h *Handler) reserve(r *http.Request, account string) (*core.Reservation, error) {
 	if device, ok := h.known.device(r, account); ok {
-		return h.devices.Reserve(r.Context(), keyfunc.ForJoin(keyfunc.ForUser(account), device), 1)
+		owner := keyfunc.ForUser(account)
+		return core.ReserveAll(r.Context(), 1, h.devices.On(keyfunc.ForJoin(owner, device)), h.owners.On(owner))
 	}
 	address, err := h.address(httplimit.Request(r))
 	if err != nil {
@@ -162,5 +169,5 @@ func (h *Handler) Unlock(ctx context.Context, name string) error {
 
 // Close ends the background work of the limiters.
 func (h *Handler) Close() error {
-	return errors.Join(h.accounts.Close(), h.devices.Close(), h.addresses.Close())
+	return errors.Join(h.accounts.Close(), h.devices.Close(), h.owners.Close(), h.addresses.Close())
 }

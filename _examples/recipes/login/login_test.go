@@ -331,6 +331,24 @@ func TestKnownDevice(t *testing.T) {
 	})
 }
 
+// TestManyDevices guesses from many devices on which somebody who knew the password has logged in: together they have 100 guesses a day.
+func TestManyDevices(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(s *service) {
+		var cookies []*http.Cookie
+		for range 12 {
+			cookies = append(cookies, s.want(http.StatusOK, attempt{user: theAccount, password: rightWord}))
+		}
+		before := s.users.of(theAccount).Load()
+		for _, cookie := range cookies {
+			s.attackOnce(attempt{user: theAccount, password: "guess", cookie: cookie}, guesses)
+		}
+		if n := s.users.of(theAccount).Load() - before; n != 100 {
+			s.Errorf("%d of 120 guesses on known devices were checked, want 100", n)
+		}
+	})
+}
+
 // attackOnce sends an attempt n times, one after the other.
 func (s *service) attackOnce(a attempt, n int) {
 	s.Helper()

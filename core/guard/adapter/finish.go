@@ -23,10 +23,14 @@ func (g *Guard) NeedsFinish(v Verdict) bool {
 // reserves reports whether units are reserved, because their charge is known only when the response ends.
 func (g *Guard) reserves() bool { return g.settings.CountIf != nil || g.settings.CostAfter }
 
+// NoAnswer is the status for Finish if nobody has answered a request, as far as the adapter knows.
+const NoAnswer = 0
+
 // Finish ends a request whose response has ended with the given status: it settles what Check has
 // reserved for v, and frees the slots. It must be called even if the handler has panicked (with the
-// status 500) or has taken over the connection (with 101). A second call for the same v charges and
-// frees nothing, but calls the function of CountIf again.
+// status 500), has taken over the connection (with 101) or if there is no answer (with [NoAnswer]). A
+// request without an answer counts, and the function of CountIf is not called. A second call for the same
+// v charges and frees nothing, but calls the function of CountIf again.
 //
 // Finish waits for the reply of Redis if it frees slots, or if its settlement could change the
 // decision about one of the next requests. ctx bounds only this wait.
@@ -58,7 +62,7 @@ func (g *Guard) settle(ctx context.Context, v Verdict, r *core.Reservation, stat
 	switch refused := int(v.state.refused.Load()); {
 	case refused > 0 && status == refused: // an inner middleware has refused the request, so no handler has run
 		actual = coreaccess.Canceled
-	case g.settings.CountIf != nil && !g.settings.CountIf(status, v.Code):
+	case g.settings.CountIf != nil && status != NoAnswer && !g.settings.CountIf(status, v.Code):
 		actual = coreaccess.Canceled
 	case g.settings.CostAfter:
 		actual = g.actualCost(ctx, v)
@@ -103,12 +107,15 @@ const answerTime = time.Second
 
 // WhenOver arranges a call of f after ctx, the context of a request, has ended. If stop is called before
 // ctx ends, f is not called. WhenOver is for adapters of frameworks in which an error of the handler
-// is answered by outer code, or perhaps not at all: f does what must be done if no answer comes.
+// is answered by outer code, or perhaps not at all: f must call Finish with [NoAnswer], unless the request
+// has been finished in the meantime.
 //
-// With [guard.CountIf] or [guard.CostAfter], f is called only one second after ctx has ended. ctx also
-// ends when the client leaves. Without this delay, a client could choose the status that is judged, by
-// leaving while the application answers. In this second, stop no longer prevents the call of f: f must do
-// nothing if the request has been finished in the meantime.
+// ctx ends when the request is over, but also when the client leaves while the application still answers.
+// A client can even close only its sending side, and read the answer. Therefore f must not assume a status,
+// such as the 200 that net/http sends if nobody answers: a client could then guess passwords without
+// being counted. With [guard.CountIf] or [guard.CostAfter], f is called only one second after ctx has
+// ended, so that most answers are judged by their true status. In this second, stop no longer prevents the
+// call of f.
 func (g *Guard) WhenOver(ctx context.Context, f func()) (stop func() bool) {
 	wait := time.Duration(0)
 	if g.reserves() {

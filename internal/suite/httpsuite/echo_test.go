@@ -1,6 +1,7 @@
 package httpsuite_test
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"testing"
@@ -161,6 +162,25 @@ func TestEchoUnanswered(t *testing.T) {
 			}
 		}, middlewareEcho(limit))
 		e.GET("/", func(echo.Context) error { return fails() })
+		return e
+	})
+}
+
+func TestEchoHalfClosed(t *testing.T) {
+	t.Parallel()
+	httpsuite.HalfClosed(t, func(limit httpsuite.Limit, fails error, late func()) http.Handler {
+		e := echo.New()
+		e.Use(func(next echo.HandlerFunc) echo.HandlerFunc {
+			return func(c echo.Context) error {
+				err := next(c)
+				if !errors.Is(err, fails) {
+					return err
+				}
+				late()
+				return c.NoContent(http.StatusUnauthorized)
+			}
+		}, middlewareEcho(limit))
+		e.GET("/", func(echo.Context) error { return fails })
 		return e
 	})
 }

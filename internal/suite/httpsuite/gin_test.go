@@ -132,3 +132,20 @@ func handlerGin(h httpsuite.Handler) gin.HandlerFunc {
 		}
 	}
 }
+
+func TestGinHalfClosed(t *testing.T) {
+	t.Parallel()
+	httpsuite.HalfClosed(t, func(limit httpsuite.Limit, fails error, late func()) http.Handler {
+		e := gin.New()
+		e.Use(func(c *gin.Context) {
+			c.Next()
+			if len(c.Errors) > 0 {
+				late()
+				c.Status(http.StatusUnauthorized)
+				c.Writer.WriteHeaderNow()
+			}
+		}, middlewareGin(limit))
+		e.GET("/", func(c *gin.Context) { _ = c.Error(fails) })
+		return e
+	})
+}

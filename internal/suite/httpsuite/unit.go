@@ -1,15 +1,22 @@
 package httpsuite
 
 import (
+	"bufio"
 	"context"
 	"errors"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/core/guard"
+	"github.com/redislimit/redislimit/internal/inside"
+	"github.com/redislimit/redislimit/internal/testkit/check"
+	"github.com/redislimit/redislimit/internal/testkit/limits"
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
@@ -24,17 +31,19 @@ func IPAllocates(t *testing.T, r keyfunc.Request, most float64) {
 }
 
 // Unanswered makes outer middleware swallow an error of the handler, or net/http recover a panic, for which nothing is
-// written. Such requests must be settled, and must not hold their units forever. app returns an app with a middleware
-// around the limit that swallows all errors.
+// written. Such requests must be settled, and must not hold their units forever. An error that nobody has answered counts,
+// because for the adapter it looks like an error that is answered after the client has closed its side of the connection.
+// app returns an app with a middleware around the limit that swallows all errors.
 func Unanswered(t *testing.T, app func(limit Limit, fails func() error) http.Handler) {
 	t.Helper()
 	for _, c := range []struct {
 		name   string
 		fails  func() error
-		status int
+		judged []int // the statuses with which CountIf is called
+		left   int64
 	}{
-		{"error", func() error { return errors.New("of the handler") }, http.StatusOK}, // net/http sends this status
-		{"panic", func() error { panic(http.ErrAbortHandler) }, http.StatusInternalServerError},
+		{"error", func() error { return errors.New("of the handler") }, nil, 9},
+		{"panic", func() error { panic(http.ErrAbortHandler) }, []int{http.StatusInternalServerError}, 10},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			lim, err := core.NewMemory("api", core.FixedWindow(core.PerDay(10)))
@@ -42,25 +51,59 @@ func Unanswered(t *testing.T, app func(limit Limit, fails func() error) http.Han
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { _ = lim.Close() })
-			counted := make(chan int, 1)
-			h := app(Limit{Limiter: lim, Key: keyfunc.IP(), Options: []guard.Option{guard.CountIf(func(status int) bool {
-				counted <- status
-				return false
-			})}}, c.fails)
+			var saw statusLog
+			h := app(Limit{Limiter: lim, Key: keyfunc.IP(), Options: []guard.Option{saw.counts(func(int) bool { return false })}}, c.fails)
 			ctx, end := context.WithCancel(t.Context())
 			func() {
 				defer func() { _ = recover() }()
 				h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodGet, "/", http.NoBody))
 			}()
 			end()
-			select {
-			case status := <-counted:
-				if status != c.status {
-					t.Errorf("CountIf was called with status %d, want %d", status, c.status)
-				}
-			case <-time.After(10 * time.Second):
-				t.Fatal("CountIf was not called within 10s, want the request settled")
+			check.Eventually(t, "the request is settled", func() bool {
+				held, err := inside.Core.HeldOf(t.Context(), lim, "ip:192.0.2.1")
+				return err == nil && held["fixed-1d"] == 0
+			})
+			if left := limits.Left(t, lim, "ip:192.0.2.1")[0]; left != c.left {
+				t.Errorf("%d units are left, want %d", left, c.left)
+			}
+			if got := saw.all(); !slices.Equal(got, c.judged) {
+				t.Errorf("CountIf was called with %v, want %v", got, c.judged)
 			}
 		})
 	}
+}
+
+// HalfClosed plays a client that guesses passwords, closes its sending side, so that the context of its request ends, and reads
+// the answer. Each guess must count, however late the application answers it. app returns an app in which outer middleware
+// answers the error fails of the handler with 401, after it has called late.
+func HalfClosed(t *testing.T, app func(limit Limit, fails error, late func()) http.Handler) {
+	t.Helper()
+	lim, err := core.NewMemory("api", core.FixedWindow(core.PerDay(2)))
+	check.Need(t, err)
+	t.Cleanup(func() { _ = lim.Close() })
+	failures := guard.CountIf(func(status int) bool { return status == http.StatusUnauthorized })
+	limit := Limit{Limiter: lim, Key: keyfunc.IP(), Options: []guard.Option{failures}}
+	s := httptest.NewServer(app(limit, errors.New("wrong password"), func() { time.Sleep(1500 * time.Millisecond) }))
+	t.Cleanup(s.Close)
+	for i, want := range []int{http.StatusUnauthorized, http.StatusUnauthorized, http.StatusTooManyRequests} {
+		if got := guessHalfClosed(t, s.Listener.Addr().String()); got != want {
+			t.Errorf("guess %d: got status %d, want %d", i+1, got, want)
+		}
+	}
+}
+
+// guessHalfClosed sends a request, closes the sending side of its connection, and returns the status of the answer.
+func guessHalfClosed(t *testing.T, addr string) int {
+	t.Helper()
+	var d net.Dialer
+	conn, err := d.DialContext(t.Context(), "tcp", addr)
+	check.Need(t, err)
+	defer func() { _ = conn.Close() }()
+	_, err = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: a.example\r\n\r\n")
+	check.Need(t, err)
+	check.Need(t, conn.(*net.TCPConn).CloseWrite())
+	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	check.Need(t, err)
+	_ = response.Body.Close()
+	return response.StatusCode
 }

@@ -41,7 +41,7 @@ func Example_apiKeyWithAPlan() {
 
 func Example_login() {
 	logins := core.MustNew(rdb, "logins", core.SlidingWindowLog(core.Per(5, 15*time.Minute)), core.FailClosed())
-	failures := guard.CountIf(func(status int) bool { return status == http.StatusUnauthorized })
+	failures := guard.CountIf(func(status int) bool { return status != http.StatusOK })
 	mux.Handle("POST /login", httplimit.Middleware(logins, keyfunc.IP(), failures)(login))
 }
 
