@@ -58,7 +58,7 @@ func (w *Renewer) Add(h *Hold) {
 	if h.slots {
 		w.events.Slots(h, h.N)
 	}
-	if h.Reserved {
+	if h.Reserved && h.lease == nil {
 		h.heard = w.now()
 	}
 	if h.slots || h.lease != nil && h.Reserved {

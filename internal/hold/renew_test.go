@@ -38,9 +38,16 @@ func (k *fakeKeeper) Renew(all []*Renewal) {
 // slotTTL is how long slots and units are held.
 const slotTTL = 12 * time.Second
 
-// keep returns a Hold with one slot and one unit, and a Renewer that renews it. Each renewal changes the
+// keep returns a Hold with one slot and one unit, and a Renewer that renews both. Each renewal changes the
 // handles of both. slots counts the slots that the process holds.
 func (k *fakeKeeper) keep(now func() time.Time, driven bool) (w *Renewer, h *Hold, slots *atomic.Int64) {
+	w, h, slots = k.reserve(now, driven)
+	w.Keep(h)
+	return w, h, slots
+}
+
+// reserve is like keep, but the Renewer renews only the slot.
+func (k *fakeKeeper) reserve(now func() time.Time, driven bool) (w *Renewer, h *Hold, slots *atomic.Int64) {
 	slots = new(atomic.Int64)
 	w = NewRenewer(Events{
 		Slots: func(_ *Hold, n int64) { slots.Add(n) },
@@ -58,7 +65,6 @@ func (k *fakeKeeper) keep(now func() time.Time, driven bool) (w *Renewer, h *Hol
 	k.gate = make(chan struct{})
 	k.renew = func([]algorithm.Handle) []algorithm.Handle { return []algorithm.Handle{{A: 2, B: 2}, {A: 2, B: 2}} }
 	w.Add(h)
-	w.Keep(h)
 	return w, h, slots
 }
 
@@ -155,6 +161,36 @@ func TestPassed(t *testing.T) {
 		_ = w.End(t.Context(), h, 0, nil)
 		if k.wantSettled(t); !t.Failed() && k.ended[0].Passed != time.Second/2 {
 			t.Errorf("%v have passed, want 500ms", k.ended[0].Passed)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) { // the slot is renewed, and the unit is not
+		k := &fakeKeeper{}
+		w, h, _ := k.reserve(time.Now, false)
+		close(k.gate)
+		time.Sleep(slotTTL + time.Second)
+		_ = w.End(t.Context(), h, 0, nil)
+		if k.renewals.Load() == 0 || k.ended[0].Passed != slotTTL+time.Second || k.ended[0].Lasts != 0 {
+			t.Errorf("%v of %v have passed after %d renewals", k.ended[0].Passed, k.ended[0].Lasts, k.renewals.Load())
+		}
+	})
+	synctest.Test(t, func(t *testing.T) { // the unit comes from a lease, which was granted a second before
+		for renewed, want := range map[bool]Ending{false: {Passed: 2 * time.Second, Lasts: slotTTL}, true: {Passed: time.Second}} {
+			k := &fakeKeeper{gate: make(chan struct{}), renew: func([]algorithm.Handle) []algorithm.Handle { return []algorithm.Handle{{A: 2, B: 2}} }}
+			w := NewRenewer(Events{}, time.Now, false)
+			h := New(limits.New("x", []limits.Config{
+				{Kind: algorithm.FixedWindow, Numbers: algorithm.Numbers{Count: 9, Period: 1e6}, HoldDuration: time.Hour},
+			}), "k", 1, true, time.Now())
+			h.Keeper = k
+			close(k.gate)
+			h.FromLease(&fakeLease{}, []algorithm.Handle{{A: 1, B: 1}}, time.Now().Add(-3*time.Second/2), time.Now().Add(-time.Second))
+			if w.Add(h); renewed {
+				w.All()
+			}
+			time.Sleep(time.Second)
+			_ = w.End(t.Context(), h, 2, nil) // more than was reserved, so it is not settled in the lease
+			if e := k.ended[0]; e.Passed != want.Passed || e.Lasts != want.Lasts {
+				t.Errorf("renewed: %v; %v of %v have passed, want %v of %v", renewed, e.Passed, e.Lasts, want.Passed, want.Lasts)
+			}
 		}
 	})
 	begun := time.Now()
