@@ -166,6 +166,16 @@ func (h *Hold) begin(now time.Time) []algorithm.Handle {
 	return h.currentLocked(h.renewsUnitsLocked())
 }
 
+// haveUnits reports whether handles has the handle of reserved units.
+func (h *Hold) haveUnits(handles []algorithm.Handle) bool {
+	for i, m := range h.Set.Limits {
+		if !m.Slots && handles[i] != (algorithm.Handle{}) {
+			return true
+		}
+	}
+	return false
+}
+
 // renewed ends a renewal of the handles in sent, which begin has begun. received has the handles after the renewal,
 // and heard is when the reply came. If both received and err are nil, nothing was renewed. renewed reports whether
 // the reply says that slots were lost.
@@ -174,7 +184,7 @@ func (h *Hold) renewed(sent, received []algorithm.Handle, heard time.Time, err e
 	defer h.mu.Unlock()
 	switch {
 	case err != nil:
-		h.handlesLost, h.lease = h.keep || h.lease != nil, nil
+		h.handlesLost, h.lease = h.handlesLost || h.haveUnits(sent), nil
 	case received != nil:
 		h.sentAt, h.lease = h.begun, nil
 		for i, m := range h.Set.Limits {

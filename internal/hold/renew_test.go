@@ -2,6 +2,7 @@ package hold
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -16,13 +17,14 @@ import (
 type fakeKeeper struct {
 	gate     chan struct{}
 	renew    func(handles []algorithm.Handle) []algorithm.Handle
+	fails    map[algorithm.Op]error // the errors of renewals and endings
 	renewals atomic.Int32
 	ended    []Ending
 }
 
 func (k *fakeKeeper) End(_ context.Context, e Ending) error {
 	k.ended = append(k.ended, e)
-	return nil
+	return k.fails[e.Op]
 }
 
 func (k *fakeKeeper) Renew(all []*Renewal) {
@@ -30,7 +32,7 @@ func (k *fakeKeeper) Renew(all []*Renewal) {
 		if handles := r.Begin(); handles != nil {
 			k.renewals.Add(1)
 			<-k.gate
-			r.End(k.renew(handles), nil)
+			r.End(k.renew(handles), k.fails[algorithm.OpRenew])
 		}
 	}
 }
@@ -143,6 +145,24 @@ func TestRenewedAgain(t *testing.T) {
 		time.Sleep(slotTTL - time.Second)
 		_ = w.End(t.Context(), h, 0, nil)
 		k.wantSettled(t)
+	})
+}
+
+// TestKeptWhileRenewed calls Keep while a renewal of the slot alone is in flight, and loses the reply to it. The
+// unit is settled all the same, because its handle was not part of the renewal.
+func TestKeptWhileRenewed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		k := &fakeKeeper{fails: map[algorithm.Op]error{algorithm.OpRenew: errors.New("no reply")}}
+		w, h, _ := k.reserve(time.Now, false)
+		time.Sleep(slotTTL / 3)
+		w.Keep(h)
+		close(k.gate)
+		synctest.Wait()
+		_ = w.End(t.Context(), h, 0, nil)
+		if k.renewals.Load() != 1 || k.ended[0].Op != algorithm.OpSettle || k.ended[0].Handles[1].A != 1 {
+			t.Errorf("ended %+v after %d renewals", k.ended, k.renewals.Load())
+		}
 	})
 }
 
