@@ -166,6 +166,25 @@ func TestKeptWhileRenewed(t *testing.T) {
 	})
 }
 
+// TestHandlesLost loses the reply to a renewal of the slot and the unit. Only the slot and the cost beyond the
+// unit are ended then, and the error of either is returned.
+func TestHandlesLost(t *testing.T) {
+	t.Parallel()
+	for _, fails := range []algorithm.Op{algorithm.OpRelease, algorithm.OpSettle} {
+		synctest.Test(t, func(t *testing.T) {
+			down := errors.New("down")
+			k := &fakeKeeper{fails: map[algorithm.Op]error{algorithm.OpRenew: errors.New("no reply"), fails: down}}
+			w, h, _ := k.keep(time.Now, false)
+			close(k.gate)
+			w.All()
+			err := w.End(t.Context(), h, 3, nil)
+			if len(k.ended) != 2 || k.ended[0].Op != algorithm.OpRelease || k.ended[1].N != 0 || k.ended[1].Actual != 2 || !errors.Is(err, down) {
+				t.Errorf("%v; ended %+v", err, k.ended)
+			}
+		})
+	}
+}
+
 // TestPassed ends a Hold some time after its renewal. Ending.Passed counts from the reply to the renewal, by the
 // clock that shows the longer time.
 func TestPassed(t *testing.T) {
