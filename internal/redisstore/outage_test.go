@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -641,27 +642,32 @@ func TestReplyEndsDoubt(t *testing.T) {
 	})
 }
 
-// A probe in which a hook of the client panics has failed.
+// A probe in which a hook of the client panics or ends the goroutine has failed.
 func TestPanicInProbe(t *testing.T) {
 	t.Parallel()
-	withFake(t, func(t *testing.T, f *fake) {
-		s := f.store(time.Second)
-		f.set(fails(errDial))
-		_, _ = s.decide(t.Context())
-		f.set(func(context.Context) error { panic("a hook's own mistake") })
-		for range 50 {
-			if _, err := s.decide(t.Context()); !errors.Is(err, health.ErrDown) {
-				t.Errorf("while probes panic: %v", err)
-			}
-			time.Sleep(100 * time.Millisecond)
+	for how, end := range map[string]func(){"panic": func() { panic("a hook's own mistake") }, "exit": runtime.Goexit} {
+		for _, ctxDeadlines := range []bool{false, true} {
+			withFake(t, func(t *testing.T, f *fake) {
+				s := f.store(time.Second)
+				s.servers.ctxDeadlines = ctxDeadlines
+				f.set(fails(errDial))
+				_, _ = s.decide(t.Context())
+				f.set(func(context.Context) error { end(); return nil })
+				for range 50 {
+					if _, err := s.decide(t.Context()); !errors.Is(err, health.ErrDown) {
+						t.Errorf("while probes %s: %v", how, err)
+					}
+					time.Sleep(100 * time.Millisecond)
+				}
+				f.set(nil)
+				time.Sleep(time.Second)
+				if _, err := s.decide(t.Context()); err != nil {
+					t.Errorf("after probes that %s: %v", how, err)
+				}
+				s.wantChanges(t, "down", "back")
+			})
 		}
-		f.set(nil)
-		time.Sleep(time.Second)
-		if _, err := s.decide(t.Context()); err != nil {
-			t.Errorf("after that: %v", err)
-		}
-		s.wantChanges(t, "down", "back")
-	})
+	}
 }
 
 // If all connections of the pool are in use, the error says so, although the client gives up before the
