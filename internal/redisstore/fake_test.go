@@ -30,7 +30,8 @@ type fake struct {
 	answer func(ctx context.Context) error // if not nil, runs before a decision and may make it fail
 	asked  []time.Time
 
-	refuses bool // whether connections are refused
+	dialing func() // if not nil, called before a connection is made
+	refuses bool   // whether connections are refused
 	dialed  int
 	pings   int
 }
@@ -71,6 +72,9 @@ func (f *fake) dial(context.Context, string, string) (net.Conn, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.dialed++
+	if f.dialing != nil {
+		f.dialing()
+	}
 	if f.refuses {
 		return nil, errDial
 	}

@@ -670,6 +670,25 @@ func TestPanicInProbe(t *testing.T) {
 	}
 }
 
+// TestPanicInDialer finds out the address of the master behind Sentinel with a Dialer that panics or ends the
+// goroutine. The listeners are notified all the same.
+func TestPanicInDialer(t *testing.T) {
+	t.Parallel()
+	for _, end := range []func(){func() { panic("the Dialer's own mistake") }, runtime.Goexit} {
+		withFake(t, func(t *testing.T, f *fake) {
+			s := f.store(time.Second)
+			s.servers.whole.addr, f.dialing = failoverAddr, end
+			f.set(fails(redisError("LOADING Redis is loading the dataset in memory")))
+			_, _ = s.decide(t.Context())
+			s.wantChanges(t, "down")
+			f.set(nil)
+			time.Sleep(time.Second)
+			_, _ = s.decide(t.Context())
+			s.wantChanges(t, "down", "back")
+		})
+	}
+}
+
 // If all connections of the pool are in use, the error says so, although the client gives up before the
 // timeout.
 func TestPoolIsUsedUp(t *testing.T) {

@@ -105,10 +105,17 @@ func (p prober) Address(ctx context.Context, lastError error) string {
 	if !errors.As(lastError, &op) || op.Addr == nil {
 		ctx, cancel := context.WithTimeout(ctx, addressTime)
 		defer cancel()
-		conn, err := client.Options().Dialer(ctx, client.Options().Network, p.node.addr)
+		addr := ""
+		err := batch.Beside(context.WithoutCancel(ctx), func() error { // the user's Dialer may panic or end the goroutine
+			conn, err := client.Options().Dialer(ctx, client.Options().Network, p.node.addr)
+			if err == nil {
+				addr = conn.RemoteAddr().String()
+				_ = conn.Close()
+			}
+			return err
+		}, nil)
 		if err == nil {
-			defer func() { _ = conn.Close() }()
-			return conn.RemoteAddr().String()
+			return addr
 		}
 		if !errors.As(err, &op) || op.Addr == nil {
 			return p.node.addr
