@@ -137,9 +137,10 @@ func (s *Store) sendChunk(ctx context.Context, n *node, chunk []Background) {
 // the other. Whenever a call is sent alone, it first waits for its server: see doWhenUp. sendCalls writes the
 // error of each call into errs.
 func (s *Store) sendCalls(ctx context.Context, n *node, calls []*Call, errs []error) {
-	batched := len(calls) > 1
-	if batched {
-		if err := s.send(ctx, n, calls, batch.Place[*Call]{}, nil); err != nil {
+	alone := len(calls) < 2
+	if !alone {
+		err := s.send(ctx, n, calls, batch.Place[*Call]{}, nil)
+		if alone = errors.Is(err, batch.ErrRetryAlone); err != nil && !alone {
 			for i := range errs {
 				errs[i] = err // d.err may not be read: the goroutine that sends may still write to the calls
 			}
@@ -147,7 +148,7 @@ func (s *Store) sendCalls(ctx context.Context, n *node, calls []*Call, errs []er
 		}
 	}
 	for i, d := range calls {
-		if !batched || errors.Is(d.err, batch.ErrRetryAlone) {
+		if alone || errors.Is(d.err, batch.ErrRetryAlone) {
 			errs[i] = s.doWhenUp(ctx, d, s.deadlines.timer())
 		} else {
 			errs[i] = d.err
