@@ -24,6 +24,7 @@ type fake struct {
 	stores []*tested
 
 	pipeline       func(cmds []redis.Cmder) error // if not nil, answers pipelines
+	other          func(cmd redis.Cmder) error    // if not nil, answers commands that are part of no decision
 	refusesBatches error                          // if not nil, the error of scripts with the keys of several decisions
 
 	mu     sync.Mutex
@@ -113,6 +114,9 @@ func (f *fake) ProcessHook(redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		once, decision := cmd.(onceCmd)
 		if !decision && cmd.Name() != "del" {
+			if f.other != nil {
+				return f.other(cmd)
+			}
 			return nil
 		}
 		f.mu.Lock()

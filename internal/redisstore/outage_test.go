@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -536,6 +537,39 @@ func TestCheckEnds(t *testing.T) {
 			t.Errorf("%v after %v, want a timeout after %v", err, time.Since(begun), checkTime)
 		}
 	})
+}
+
+// TestPanicInCheck checks servers over clients with a hook that panics during a command that only Check sends. The
+// hooks of a Ring and of a Cluster run in goroutines of go-redis.
+func TestPanicInCheck(t *testing.T) {
+	t.Parallel()
+	var panics atomic.Int32
+	newClient := func(o *redis.Options) *redis.Client {
+		c := redis.NewClient(o)
+		c.AddHook(&fake{other: func(cmd redis.Cmder) error {
+			if cmd.Name() == "info" {
+				panics.Add(1)
+				panic("a hook's own mistake")
+			}
+			return nil
+		}})
+		return c
+	}
+	slots := func(context.Context) ([]redis.ClusterSlot, error) {
+		return []redis.ClusterSlot{{End: 16383, Nodes: []redis.ClusterNode{{Addr: "127.0.0.1:1"}}}}, nil
+	}
+	for name, client := range map[string]redis.UniversalClient{
+		"a single server": newClient(&redis.Options{Addr: "127.0.0.1:1"}),
+		"a Ring":          redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": "127.0.0.1:1"}, NewClient: newClient}),
+		"a Cluster":       redis.NewClusterClient(&redis.ClusterOptions{ClusterSlots: slots, NewClient: newClient}),
+	} {
+		s := NewStore(client, testConfig(time.Second))
+		s.servers.ctxDeadlines = true
+		s.adviceOnServers(t.Context())
+		if err := client.Close(); panics.Swap(0) != 1 || err != nil {
+			t.Errorf("%s: the hook was not called once; %v", name, err)
+		}
+	}
 }
 
 // errTooLarge is the reply of Redis to a script that does not compile.
