@@ -80,6 +80,9 @@ func (le *Lease) Spend(n int64, reserve bool, now Instant) (taken int64, ok bool
 	return le.take(n, reserve)
 }
 
+// open reports whether le is not nil, and is not closed.
+func (le *Lease) open() bool { return le != nil && le.state.Load()&leaseClosed == 0 }
+
 // Answers appends one answer for each limit to a slice, and returns the slice. The answers are for a request that
 // has spent units of the lease; taken is what Spend returned for it. They are the answers of Redis to the request
 // for the lease, except that the taken units count as held, too.
