@@ -165,7 +165,7 @@ func (f *family) leaseConfig() lease.Config {
 		c.OnlyCallers = true
 		c.Clock = func() lease.Instant {
 			wall, mono := clocks()
-			return lease.Instant{Wall: wall, Mono: mono, Read: time.Now()}
+			return lease.Instant{Wall: wall, Mono: mono}
 		}
 	}
 	return c

@@ -20,7 +20,6 @@ const share = 8
 // monotonic clock, which may stand still while the machine is suspended.
 type Instant struct {
 	Wall, Mono time.Duration // Wall counts from the Unix epoch, and Mono from an arbitrary origin
-	Read       time.Time     // the same two readings as a time.Time; with clocks of a test, the real time
 }
 
 // Since returns the time from earlier to t, by the clock that shows the longer time.
