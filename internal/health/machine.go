@@ -43,7 +43,7 @@ type machine struct {
 
 	nextProbe time.Time // the earliest time for the next probe
 	wantedAt  time.Time // when a request last needed the server, or when the server last went down, whichever is later
-	wokenAt   time.Time // when a request last came after a pause of idleAfter while the server was down
+	wokenAt   time.Time // when a request last came after a pause of idleAfter in the present outage; otherwise zero
 
 	wentDown  time.Time // when the server last went down
 	announced bool      // next has returned announceDown for the present outage, but not yet announceUp
@@ -61,7 +61,7 @@ type machine struct {
 func (mc *machine) enter(s State, now time.Time) {
 	mc.state, mc.since, mc.broken, mc.nextProbe, mc.probedHere, mc.cannotProbe = s, now, 0, now, false, false
 	if s == Down {
-		mc.wentDown, mc.wantedAt = now, now
+		mc.wentDown, mc.wantedAt, mc.wokenAt = now, now, time.Time{}
 	}
 }
 
