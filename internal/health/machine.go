@@ -203,7 +203,8 @@ func (mc *machine) startProbe(now time.Time) action {
 // probeEnded handles the outcome of a probe that next asked for. patient says whether next returned
 // probePatiently. began is when the last call of the probe began: a probe may make two calls, see
 // Monitor.probe. A probe that was started in an earlier state therefore counts for the present state if its
-// second call began in the present state.
+// second call began in the present state. Such a probe also clears probedHere, so a doubt that outlasts it may
+// have two probes at a time. This does no harm.
 func (mc *machine) probeEnded(patient bool, o Outcome, began, now time.Time, cause error) {
 	mc.probes--
 	mc.patientProbe = mc.patientProbe && !patient
