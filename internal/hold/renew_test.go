@@ -186,7 +186,7 @@ func TestHandlesLost(t *testing.T) {
 }
 
 // TestPassed ends a Hold some time after its renewal. Ending.Passed counts from the reply to the renewal, by the
-// clock that shows the longer time.
+// clock that shows the longer time. The slot lasts from when the renewal was sent.
 func TestPassed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -196,6 +196,9 @@ func TestPassed(t *testing.T) {
 		time.Sleep(time.Second)
 		close(k.gate)
 		synctest.Wait()
+		if sent := time.Since(h.sentAt); sent < time.Second {
+			t.Errorf("the slot lasts from %v ago, want from when the renewal was sent", sent)
+		}
 		time.Sleep(time.Second / 2)
 		_ = w.End(t.Context(), h, 0, nil)
 		if k.wantSettled(t); !t.Failed() && k.ended[0].Passed != time.Second/2 {
