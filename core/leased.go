@@ -101,7 +101,8 @@ func (s *leasing) spendFrom(le *lease.Lease, c *decision.Call, r *decision.Reply
 	le.Answers(r.Room()[:0], taken)
 	r.Conclude()
 	if h := c.NewHold(c.Set, s.redis.now); h != nil {
-		h.FromLease(le, le.Handles, time.Now().Add(-now.Since(le.Sent())))
+		read := time.Now()
+		h.FromLease(le, le.Handles, read.Add(-now.Since(le.Sent())), read.Add(-le.Age(now)))
 		h.Keeper, r.Hold = s.redis, h
 	}
 	return true
@@ -164,7 +165,7 @@ func (f *family) leaseConfig() lease.Config {
 		c.OnlyCallers = true
 		c.Clock = func() lease.Instant {
 			wall, mono := clocks()
-			return lease.Instant{Wall: wall, Mono: mono, Read: time.Now()}
+			return lease.Instant{Wall: wall, Mono: mono}
 		}
 	}
 	return c

@@ -52,7 +52,7 @@ func takeReply(r *decision.Reply, set *limits.Set, call *redisstore.Call) {
 // End carries out e.
 func (s *inRedis) End(ctx context.Context, e hold.Ending) error {
 	if e.Op == algorithm.OpSettle {
-		e.Handles = algorithm.MarkExpired(e.Set.Limits, e.Handles, e.Passed.Microseconds(), 0)
+		e.Handles = algorithm.MarkExpired(e.Set.Limits, e.Handles, e.Passed.Microseconds(), e.Lasts.Microseconds())
 	}
 	return e.Set.Store.End(ctx, redisstore.NewCall(e.Set.Redis, e.Key, endingOperation(e)), e.Freed)
 }

@@ -30,7 +30,7 @@ const maxFree = 128
 //     epoch is the instant of the charge.
 //
 // With a new epoch, the queue forgets its free places, and places that were taken before cannot be given
-// back any more.
+// back any more (unless the clock still shows the microsecond of the previous epoch, as it may after a reset).
 //
 //	Observation  A and B as in bucket: the time from now to the end of the queue. C is about free places,
 //	             and not about another rate as in bucket: see pack

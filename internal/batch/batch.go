@@ -23,7 +23,7 @@ import (
 )
 
 // ErrRetryAlone is the error of a call that its batch did not carry out. The caller should send the call
-// again, alone. This package never returns it: a RunFunc stores it in a call.
+// again, alone. This package never makes it: a RunFunc returns it, or stores it in a call.
 var ErrRetryAlone = errors.New("to be sent again, alone")
 
 // ErrTimeout is the error of [Place.Wait] if its channel timeout is closed before the batch ends.

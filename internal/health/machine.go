@@ -43,7 +43,7 @@ type machine struct {
 
 	nextProbe time.Time // the earliest time for the next probe
 	wantedAt  time.Time // when a request last needed the server, or when the server last went down, whichever is later
-	wokenAt   time.Time // when a request last came after a pause of idleAfter while the server was down
+	wokenAt   time.Time // when a request last came after a pause of idleAfter in the present outage; otherwise zero
 
 	wentDown  time.Time // when the server last went down
 	announced bool      // next has returned announceDown for the present outage, but not yet announceUp
@@ -61,7 +61,7 @@ type machine struct {
 func (mc *machine) enter(s State, now time.Time) {
 	mc.state, mc.since, mc.broken, mc.nextProbe, mc.probedHere, mc.cannotProbe = s, now, 0, now, false, false
 	if s == Down {
-		mc.wentDown, mc.wantedAt = now, now
+		mc.wentDown, mc.wantedAt, mc.wokenAt = now, now, time.Time{}
 	}
 }
 
@@ -203,7 +203,8 @@ func (mc *machine) startProbe(now time.Time) action {
 // probeEnded handles the outcome of a probe that next asked for. patient says whether next returned
 // probePatiently. began is when the last call of the probe began: a probe may make two calls, see
 // Monitor.probe. A probe that was started in an earlier state therefore counts for the present state if its
-// second call began in the present state.
+// second call began in the present state. Such a probe also clears probedHere, so a doubt that outlasts it may
+// have two probes at a time. This does no harm.
 func (mc *machine) probeEnded(patient bool, o Outcome, began, now time.Time, cause error) {
 	mc.probes--
 	mc.patientProbe = mc.patientProbe && !patient

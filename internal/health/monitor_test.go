@@ -279,6 +279,20 @@ func TestAwaitAfterAQuietTime(t *testing.T) {
 	})
 }
 
+// TestAwaitInTheNextOutage checks that a request does not wait in an outage because one has woken the server in
+// the outage before.
+func TestAwaitInTheNextOutage(t *testing.T) {
+	t.Parallel()
+	runNear(t, func(f *fixture) {
+		f.fail(health.Unavailable)
+		time.Sleep(3333 * time.Millisecond)
+		f.follow(reply{outcome: health.Answered, after: 20 * time.Millisecond}, reply{after: never})
+		f.wantAwait("20ms: true")
+		f.fail(health.Unavailable)
+		f.wantAwait("0s: false")
+	})
+}
+
 // TestAwaitEndsEarly checks that a request stops waiting when its context ends or its other channel is
 // closed.
 func TestAwaitEndsEarly(t *testing.T) {

@@ -35,6 +35,7 @@ type Ending struct {
 	Actual  int64              // for OpSettle: how many units are charged instead of N
 	Handles []algorithm.Handle // one for each limit; zero for a limit in which nothing must end
 	Passed  time.Duration      // for OpSettle: the time since the reply by which the units are held, by the clocks of this process
+	Lasts   time.Duration      // for OpSettle: for how long the units are held after that reply; 0 means the HoldDuration of each limit
 	Freed   func()             // called after the attempt to free slots, even if it failed; nil if no slots are held
 }
 
@@ -77,7 +78,8 @@ type Hold struct {
 	onLost      []func()      // called when the slots are lost
 	sentAt      time.Time     // when the last successful renewal was sent; if there was none, when the call was sent
 	begun       time.Time     // when the last renewal was sent, even if it failed; if there was none, when the call was sent
-	heard       time.Time     // when the reply to the last successful renewal came; if there was none, the reply to the call
+	heard       time.Time     // when the reply came by which the units are held: to the call, to a renewal of the units, or to the request for the lease
+	lasts       time.Duration // for how long the units are held after heard; 0 means the HoldDuration of each limit
 	queued      bool          // whether a renewal is about to begin or in flight
 	renewing    chan struct{} // closed when the renewal in flight ends; nil if there is none
 }
@@ -110,12 +112,12 @@ func (h *Hold) Ended() bool {
 	return h.ended
 }
 
-// FromLease records that the units come from l, a lease whose request was sent at the instant sentAt. handles
-// are the handles of the lease. If reserved units cannot be settled in the lease any more, they are settled by
-// these handles, until a renewal gives the units handles of their own. FromLease must be called before
-// Renewer.Add.
-func (h *Hold) FromLease(l Lease, handles []algorithm.Handle, sentAt time.Time) {
-	h.lease, h.begun, h.sentAt = l, sentAt, sentAt
+// FromLease records that the units come from l, a lease whose request was sent at the instant sentAt, and
+// answered at the instant heard. handles are the handles of the lease. If reserved units cannot be settled in the
+// lease any more, they are settled by these handles, until a renewal gives the units handles of their own.
+// FromLease must be called before Renewer.Add.
+func (h *Hold) FromLease(l Lease, handles []algorithm.Handle, sentAt, heard time.Time) {
+	h.lease, h.begun, h.sentAt, h.heard, h.lasts = l, sentAt, sentAt, heard, l.Lasts()
 	copy(h.handles, handles)
 }
 
@@ -164,6 +166,16 @@ func (h *Hold) begin(now time.Time) []algorithm.Handle {
 	return h.currentLocked(h.renewsUnitsLocked())
 }
 
+// haveUnits reports whether handles has the handle of reserved units.
+func (h *Hold) haveUnits(handles []algorithm.Handle) bool {
+	for i, m := range h.Set.Limits {
+		if !m.Slots && handles[i] != (algorithm.Handle{}) {
+			return true
+		}
+	}
+	return false
+}
+
 // renewed ends a renewal of the handles in sent, which begin has begun. received has the handles after the renewal,
 // and heard is when the reply came. If both received and err are nil, nothing was renewed. renewed reports whether
 // the reply says that slots were lost.
@@ -172,15 +184,18 @@ func (h *Hold) renewed(sent, received []algorithm.Handle, heard time.Time, err e
 	defer h.mu.Unlock()
 	switch {
 	case err != nil:
-		h.handlesLost, h.lease = h.keep || h.lease != nil, nil
+		h.handlesLost, h.lease = h.handlesLost || h.haveUnits(sent), nil
 	case received != nil:
-		h.sentAt, h.lease, h.heard = h.begun, nil, heard
+		h.sentAt, h.lease = h.begun, nil
 		for i, m := range h.Set.Limits {
 			switch {
 			case sent[i] == algorithm.Handle{}: // this limit was not part of the renewal
 			case m.Slots && received[i] == algorithm.Handle{}:
 				lost = h.slots
 			default:
+				if !m.Slots && received[i] != h.handles[i] { // the same handle means that the hold has ended, or still expires at the same time
+					h.heard, h.lasts = heard, 0
+				}
 				h.handles[i] = received[i]
 			}
 		}
@@ -209,7 +224,7 @@ func (h *Hold) endInLeaseLocked(actual int64) bool {
 // endingLocked returns the Ending of h, whose work cost actual units. ok is false if there is nothing to end, so
 // that the Keeper need not be called. h.ended must be set.
 func (h *Hold) endingLocked(now time.Time, actual int64) (e Ending, ok bool) {
-	e = Ending{Set: h.Set, Key: h.Key, N: h.N, Handles: h.currentLocked(true), Passed: passed(h.heard, now)}
+	e = Ending{Set: h.Set, Key: h.Key, N: h.N, Handles: h.currentLocked(true), Passed: passed(h.heard, now), Lasts: h.lasts}
 	switch {
 	case h.handlesLost: // the units cannot be settled, so they are charged when they expire
 		e.Op, e.Handles = algorithm.OpRelease, h.currentLocked(false)

@@ -58,7 +58,7 @@ func (w *Renewer) Add(h *Hold) {
 	if h.slots {
 		w.events.Slots(h, h.N)
 	}
-	if h.Reserved {
+	if h.Reserved && h.lease == nil {
 		h.heard = w.now()
 	}
 	if h.slots || h.lease != nil && h.Reserved {
@@ -188,9 +188,10 @@ func (w *Renewer) send(ctx context.Context, h *Hold, actual int64) error {
 	}
 	// The handles of the held units are not known, so these units are charged when they expire. Only the excess of
 	// actual over the held units is charged here.
-	return h.Keeper.End(ctx, Ending{
+	excessErr := h.Keeper.End(ctx, Ending{
 		Set: h.Set, Key: h.Key, Op: algorithm.OpSettle, Actual: actual - h.N, Handles: make([]algorithm.Handle, len(h.Set.Limits)),
 	})
+	return cmp.Or(excessErr, err)
 }
 
 // Drop stops the renewals of h, because nobody can end h any more: its slots then expire, and its units are charged

@@ -2,6 +2,7 @@ package hold
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -16,13 +17,14 @@ import (
 type fakeKeeper struct {
 	gate     chan struct{}
 	renew    func(handles []algorithm.Handle) []algorithm.Handle
+	fails    map[algorithm.Op]error // the errors of renewals and endings
 	renewals atomic.Int32
 	ended    []Ending
 }
 
 func (k *fakeKeeper) End(_ context.Context, e Ending) error {
 	k.ended = append(k.ended, e)
-	return nil
+	return k.fails[e.Op]
 }
 
 func (k *fakeKeeper) Renew(all []*Renewal) {
@@ -30,7 +32,7 @@ func (k *fakeKeeper) Renew(all []*Renewal) {
 		if handles := r.Begin(); handles != nil {
 			k.renewals.Add(1)
 			<-k.gate
-			r.End(k.renew(handles), nil)
+			r.End(k.renew(handles), k.fails[algorithm.OpRenew])
 		}
 	}
 }
@@ -38,9 +40,16 @@ func (k *fakeKeeper) Renew(all []*Renewal) {
 // slotTTL is how long slots and units are held.
 const slotTTL = 12 * time.Second
 
-// keep returns a Hold with one slot and one unit, and a Renewer that renews it. Each renewal changes the
+// keep returns a Hold with one slot and one unit, and a Renewer that renews both. Each renewal changes the
 // handles of both. slots counts the slots that the process holds.
 func (k *fakeKeeper) keep(now func() time.Time, driven bool) (w *Renewer, h *Hold, slots *atomic.Int64) {
+	w, h, slots = k.reserve(now, driven)
+	w.Keep(h)
+	return w, h, slots
+}
+
+// reserve is like keep, but the Renewer renews only the slot.
+func (k *fakeKeeper) reserve(now func() time.Time, driven bool) (w *Renewer, h *Hold, slots *atomic.Int64) {
 	slots = new(atomic.Int64)
 	w = NewRenewer(Events{
 		Slots: func(_ *Hold, n int64) { slots.Add(n) },
@@ -58,7 +67,6 @@ func (k *fakeKeeper) keep(now func() time.Time, driven bool) (w *Renewer, h *Hol
 	k.gate = make(chan struct{})
 	k.renew = func([]algorithm.Handle) []algorithm.Handle { return []algorithm.Handle{{A: 2, B: 2}, {A: 2, B: 2}} }
 	w.Add(h)
-	w.Keep(h)
 	return w, h, slots
 }
 
@@ -140,8 +148,45 @@ func TestRenewedAgain(t *testing.T) {
 	})
 }
 
+// TestKeptWhileRenewed calls Keep while a renewal of the slot alone is in flight, and loses the reply to it. The
+// unit is settled all the same, because its handle was not part of the renewal.
+func TestKeptWhileRenewed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		k := &fakeKeeper{fails: map[algorithm.Op]error{algorithm.OpRenew: errors.New("no reply")}}
+		w, h, _ := k.reserve(time.Now, false)
+		time.Sleep(slotTTL / 3)
+		w.Keep(h)
+		close(k.gate)
+		synctest.Wait()
+		_ = w.End(t.Context(), h, 0, nil)
+		if k.renewals.Load() != 1 || k.ended[0].Op != algorithm.OpSettle || k.ended[0].Handles[1].A != 1 {
+			t.Errorf("ended %+v after %d renewals", k.ended, k.renewals.Load())
+		}
+	})
+}
+
+// TestHandlesLost loses the reply to a renewal of the slot and the unit. Only the slot and the cost beyond the
+// unit are ended then, and the error of either is returned.
+func TestHandlesLost(t *testing.T) {
+	t.Parallel()
+	for _, fails := range []algorithm.Op{algorithm.OpRelease, algorithm.OpSettle} {
+		synctest.Test(t, func(t *testing.T) {
+			down := errors.New("down")
+			k := &fakeKeeper{fails: map[algorithm.Op]error{algorithm.OpRenew: errors.New("no reply"), fails: down}}
+			w, h, _ := k.keep(time.Now, false)
+			close(k.gate)
+			w.All()
+			err := w.End(t.Context(), h, 3, nil)
+			if len(k.ended) != 2 || k.ended[0].Op != algorithm.OpRelease || k.ended[1].N != 0 || k.ended[1].Actual != 2 || !errors.Is(err, down) {
+				t.Errorf("%v; ended %+v", err, k.ended)
+			}
+		})
+	}
+}
+
 // TestPassed ends a Hold some time after its renewal. Ending.Passed counts from the reply to the renewal, by the
-// clock that shows the longer time.
+// clock that shows the longer time. The slot lasts from when the renewal was sent.
 func TestPassed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -151,10 +196,43 @@ func TestPassed(t *testing.T) {
 		time.Sleep(time.Second)
 		close(k.gate)
 		synctest.Wait()
+		if sent := time.Since(h.sentAt); sent < time.Second {
+			t.Errorf("the slot lasts from %v ago, want from when the renewal was sent", sent)
+		}
 		time.Sleep(time.Second / 2)
 		_ = w.End(t.Context(), h, 0, nil)
 		if k.wantSettled(t); !t.Failed() && k.ended[0].Passed != time.Second/2 {
 			t.Errorf("%v have passed, want 500ms", k.ended[0].Passed)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) { // the slot is renewed, and the unit is not
+		k := &fakeKeeper{}
+		w, h, _ := k.reserve(time.Now, false)
+		close(k.gate)
+		time.Sleep(slotTTL + time.Second)
+		_ = w.End(t.Context(), h, 0, nil)
+		if k.renewals.Load() == 0 || k.ended[0].Passed != slotTTL+time.Second || k.ended[0].Lasts != 0 {
+			t.Errorf("%v of %v have passed after %d renewals", k.ended[0].Passed, k.ended[0].Lasts, k.renewals.Load())
+		}
+	})
+	synctest.Test(t, func(t *testing.T) { // the unit comes from a lease, which was granted a second before
+		for renewed, want := range map[bool]Ending{false: {Passed: 2 * time.Second, Lasts: slotTTL}, true: {Passed: time.Second}} {
+			k := &fakeKeeper{gate: make(chan struct{}), renew: func([]algorithm.Handle) []algorithm.Handle { return []algorithm.Handle{{A: 2, B: 2}} }}
+			w := NewRenewer(Events{}, time.Now, false)
+			h := New(limits.New("x", []limits.Config{
+				{Kind: algorithm.FixedWindow, Numbers: algorithm.Numbers{Count: 9, Period: 1e6}, HoldDuration: time.Hour},
+			}), "k", 1, true, time.Now())
+			h.Keeper = k
+			close(k.gate)
+			h.FromLease(&fakeLease{}, []algorithm.Handle{{A: 1, B: 1}}, time.Now().Add(-3*time.Second/2), time.Now().Add(-time.Second))
+			if w.Add(h); renewed {
+				w.All()
+			}
+			time.Sleep(time.Second)
+			_ = w.End(t.Context(), h, 2, nil) // more than was reserved, so it is not settled in the lease
+			if e := k.ended[0]; e.Passed != want.Passed || e.Lasts != want.Lasts {
+				t.Errorf("renewed: %v; %v of %v have passed, want %v of %v", renewed, e.Passed, e.Lasts, want.Passed, want.Lasts)
+			}
 		}
 	})
 	begun := time.Now()

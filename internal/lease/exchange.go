@@ -81,7 +81,7 @@ func processClock() func() Instant {
 	begun := time.Now()
 	return func() Instant {
 		now := time.Now()
-		return Instant{time.Duration(now.UnixNano()), now.Sub(begun), now}
+		return Instant{time.Duration(now.UnixNano()), now.Sub(begun)}
 	}
 }
 
@@ -140,8 +140,10 @@ type Closed struct {
 // pass to settleClosed: Drop waits for that. It returns nil if there is nothing to settle, or if the lease was
 // closed already.
 func (ls *Leases) closeLease(le *Lease, now Instant) *Closed {
+	le.hot.settling.Add(1) // before the lease is closed, so that Drop, which may find it closed, waits for the settlement
 	state := le.state.Swap(leaseClosed)
 	if state&leaseClosed != 0 {
+		le.hot.settling.Add(-1)
 		return nil
 	}
 	ls.mu.Lock()
@@ -151,9 +153,9 @@ func (ls *Leases) closeLease(le *Lease, now Instant) *Closed {
 	ls.events.Closed(le.units, le.units-left)
 	le.hot.countDecisions(now.Mono, ls.d, decisionsIn(state), le.units-left)
 	if held == 0 {
+		le.hot.settling.Add(-1)
 		return nil
 	}
-	le.hot.settling.Add(1)
 	return &Closed{Lease: le, Limits: le.hot.limits, Key: le.hot.key, Held: held, Spent: held - left}
 }
 

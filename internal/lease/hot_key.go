@@ -159,13 +159,14 @@ func (t *hotKeys) add(set *hotSet, key string, forLimits *limits.Set, now time.D
 	return nil
 }
 
-// idle reports whether no decision on the key was counted within the last d, and no exchange is in flight. (The
-// decisions by a lease are counted when the lease is closed.) The latest lease of an idle key has usually ended. If
-// it is still open, closeInTime closes and settles it, even if another key has taken the place of this one.
+// idle reports whether no decision on the key was counted within the last d, no exchange is in flight, and its
+// leases are settled. (The decisions by a lease are counted when the lease is closed.) Drop would not find the
+// leases of a key whose place another key has taken.
 func (h *HotKey) idle(now, d time.Duration) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return now-h.last > d && h.exchange.Load() == nil
+	// The exchange is looked at first, because it ends after it has stored its lease.
+	return now-h.last > d && h.exchange.Load() == nil && !h.Lease().open() && h.settling.Load() == 0
 }
 
 // countDecisions records a number of decisions on the key, which have admitted a number of units together.

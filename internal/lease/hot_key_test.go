@@ -119,20 +119,44 @@ func TestCloseWaits(t *testing.T) {
 	}
 }
 
-// TestDropWaits drops the leases of a key while an older lease of the key is being settled. Drop waits for the
-// settlement, because Reset calls Drop first, and a settlement after the Reset would charge the key.
+// TestDropWaits drops the leases of a key while another goroutine closes and settles a lease of the key. Drop waits
+// for the settlement, because Reset calls Drop first, and a settlement after the Reset would charge the key.
 func TestDropWaits(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		settled := 0
 		settle := func([]*Closed) []*Closed { time.Sleep(time.Second); settled++; return nil }
-		ls := New(Config{Duration: hotFor}, nil, settle, Events{Closed: func(int64, int64) {}})
+		ls := New(Config{Duration: hotFor}, nil, settle, Events{Closed: func(int64, int64) { time.Sleep(time.Second) }})
 		h := ls.hot.add(ls.hot.set(ls.hot.hash("k")), "k", &limits.Set{}, ls.Now().Mono)
 		spent := &Lease{hot: h, lasts: ls.d, units: 1}
 		h.lease.Store(spent)
-		ls.Exchange(t.Context(), h, 1, spent, ls.Now())
+		go ls.Exchange(t.Context(), h, 1, spent, ls.Now())
+		synctest.Wait()
 		if ls.Drop("k"); settled != 1 {
 			t.Errorf("%d leases are settled", settled)
+		}
+	})
+}
+
+// TestIdle checks that no other key takes the place of a key that has a lease, or whose lease is being settled,
+// because Drop would not find the key then.
+func TestIdle(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		settle := func([]*Closed) []*Closed { time.Sleep(3 * hotFor); return nil }
+		ls := New(Config{Duration: hotFor}, nil, settle, Events{Closed: func(int64, int64) {}})
+		h := &HotKey{last: ls.Now().Mono}
+		time.Sleep(hotFor + 1)
+		le := &Lease{hot: h, lasts: hotFor, units: 1, sent: ls.Now(), granted: ls.Now()}
+		h.lease.Store(le)
+		ls.add(le)
+		for ; ls.Open() > 0 || h.settling.Load() > 0; time.Sleep(hotFor / 16) {
+			if h.idle(ls.Now().Mono, ls.d) {
+				t.Fatalf("idle with %d open leases, while %d are being settled", ls.Open(), h.settling.Load())
+			}
+		}
+		if !h.idle(ls.Now().Mono, ls.d) {
+			t.Error("a key without leases is never idle")
 		}
 	})
 }

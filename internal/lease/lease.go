@@ -20,7 +20,6 @@ const share = 8
 // monotonic clock, which may stand still while the machine is suspended.
 type Instant struct {
 	Wall, Mono time.Duration // Wall counts from the Unix epoch, and Mono from an arbitrary origin
-	Read       time.Time     // the same two readings as a time.Time; with clocks of a test, the real time
 }
 
 // Since returns the time from earlier to t, by the clock that shows the longer time.
@@ -79,6 +78,9 @@ func (le *Lease) Spend(n int64, reserve bool, now Instant) (taken int64, ok bool
 	}
 	return le.take(n, reserve)
 }
+
+// open reports whether le is not nil, and is not closed.
+func (le *Lease) open() bool { return le != nil && le.state.Load()&leaseClosed == 0 }
 
 // Answers appends one answer for each limit to a slice, and returns the slice. The answers are for a request that
 // has spent units of the lease; taken is what Spend returned for it. They are the answers of Redis to the request

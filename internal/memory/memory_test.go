@@ -1,6 +1,8 @@
 package memory
 
 import (
+	"reflect"
+	"strconv"
 	"testing"
 
 	"github.com/redislimit/redislimit/internal/algorithm"
@@ -11,6 +13,14 @@ type faulty struct{ algorithm.Evaluator }
 
 func (faulty) Evaluate(*algorithm.State, int64, int64) (algorithm.Observation, bool) {
 	panic("a fault")
+}
+
+// TestShardSize checks that the padding of a shard still fits its fields.
+func TestShardSize(t *testing.T) {
+	t.Parallel()
+	if size := reflect.TypeFor[shard]().Size(); strconv.IntSize == 64 && size != 128 {
+		t.Errorf("a shard has %d bytes, want 128", size)
+	}
 }
 
 // TestPanicHoldsNoLock makes operations panic, as a fault in an algorithm would. The Store can still decide on other

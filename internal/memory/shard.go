@@ -27,8 +27,9 @@ type shard struct {
 	list     []*entry // all entries, in no particular order
 	hand     int      // the index in list of the entry that is swept next
 
-	// The padding makes a shard 104 bytes long, so that few shards share a cache line with a neighbor.
-	_ [40]byte
+	// The padding makes a shard 128 bytes long on a 64-bit processor, so that no two shards share a cache line, or
+	// the pair of lines that some processors fetch together.
+	_ [64]byte
 }
 
 // An entry has the states of one key.

@@ -104,7 +104,8 @@ func (s *Store) awaitUp(ctx context.Context, n *node, calls []Background) bool {
 }
 
 // sendChunk calls the Begin of each call, sends the calls whose Begin reported true in one round trip,
-// and then calls the End of each call that it has sent.
+// and then calls the End of each call that it has sent. It calls End even if a hook of the client ends the
+// goroutine, because whoever ends a hold waits for the End of a renewal of the hold.
 func (s *Store) sendChunk(ctx context.Context, n *node, chunk []Background) {
 	var calls []*Call
 	var sent []Background
@@ -114,35 +115,43 @@ func (s *Store) sendChunk(ctx context.Context, n *node, chunk []Background) {
 			sent = append(sent, c)
 		}
 	}
-	for i, err := range s.sendCalls(ctx, n, calls) {
-		switch end := sent[i].End; {
-		case end == nil:
-		case err != nil && !replyLost(err): // nothing was renewed, and the call may be tried again
-			end(nil, nil)
-		default:
-			end(calls[i].Handles, err)
-		}
+	errs := make([]error, len(calls))
+	for i := range errs {
+		errs[i] = &batch.HookError{} // stays if sendCalls does not return
 	}
+	defer func() {
+		for i, err := range errs {
+			switch end := sent[i].End; {
+			case end == nil:
+			case err != nil && !replyLost(err): // nothing was renewed, and the call may be tried again
+				end(nil, nil)
+			default:
+				end(calls[i].Handles, err)
+			}
+		}
+	}()
+	s.sendCalls(ctx, n, calls, errs)
 }
 
 // sendCalls sends calls in one round trip. Calls that must be sent again, alone, are then sent one after
-// the other. Whenever a call is sent alone, it first waits for its server: see doWhenUp. sendCalls returns
-// one error for each call.
-func (s *Store) sendCalls(ctx context.Context, n *node, calls []*Call) []error {
-	errs := make([]error, len(calls))
-	batched := len(calls) > 1
-	if batched {
-		if err := s.send(ctx, n, calls, batch.Place[*Call]{}, nil); err != nil {
+// the other. Whenever a call is sent alone, it first waits for its server: see doWhenUp. sendCalls writes the
+// error of each call into errs.
+func (s *Store) sendCalls(ctx context.Context, n *node, calls []*Call, errs []error) {
+	alone := len(calls) < 2
+	if !alone {
+		err := s.send(ctx, n, calls, batch.Place[*Call]{}, nil)
+		if alone = errors.Is(err, batch.ErrRetryAlone); err != nil && !alone {
 			for i := range errs {
 				errs[i] = err // d.err may not be read: the goroutine that sends may still write to the calls
 			}
-			return errs
+			return
 		}
 	}
 	for i, d := range calls {
-		if errs[i] = d.err; !batched || errors.Is(d.err, batch.ErrRetryAlone) {
+		if alone || errors.Is(d.err, batch.ErrRetryAlone) {
 			errs[i] = s.doWhenUp(ctx, d, s.deadlines.timer())
+		} else {
+			errs[i] = d.err
 		}
 	}
-	return errs
 }

@@ -117,8 +117,8 @@ func (s *Store) work(d *Call) int64 {
 //     unless it is known that one script may have all their keys.
 //   - On any other server, if it is not known that one script may have all their keys, the sharding check
 //     finds this out first. If it finds that one script may not have them, or fails with a reply of the
-//     server, or has failed in the last second (shardingPause), nothing is sent, and each call gets
-//     ErrRetryAlone. If the server does not reply to the check, execute returns an error.
+//     server, or has failed in the last second (shardingPause), nothing is sent, and execute returns
+//     ErrRetryAlone. If the server does not reply to the check, execute returns another error.
 //   - If one script may have all their keys, but no call is a plain decision, and there are more calls
 //     than one script may make, they are made by a pipeline of scripts with up to perScript calls each.
 //     Only calls in the background are that many.
@@ -135,8 +135,7 @@ func (s *Store) execute(ctx context.Context, n *node, calls []*Call) error {
 		if oneScript, err := n.awaitSharding(ctx, s); err != nil {
 			return err
 		} else if !oneScript {
-			setRetryAlone(calls)
-			return nil
+			return batch.ErrRetryAlone
 		}
 		calls = plainLast(calls)
 		nonePlain := !calls[len(calls)-1].plain()

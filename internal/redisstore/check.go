@@ -197,14 +197,17 @@ func (s *Store) adviceOnOptions() (all []string) {
 
 // eachServer calls f for each server that stores keys: concurrently for the masters of a Cluster, and for those
 // shards of a Ring that are up. It calls nothing if the client is not one of go-redis, and ignores the errors
-// of f.
+// and the panics of f.
 func (s *Store) eachServer(ctx context.Context, f func(context.Context, *redis.Client) error) {
+	contained := func(ctx context.Context, client *redis.Client) error { // hooks of the client may panic
+		return batch.Catch(func() error { return f(ctx, client) })
+	}
 	switch c := s.servers.client.(type) {
 	case *redis.Client:
-		_ = f(ctx, c)
+		_ = contained(ctx, c)
 	case *redis.ClusterClient:
-		_ = c.ForEachMaster(ctx, f)
+		_ = c.ForEachMaster(ctx, contained)
 	case *redis.Ring:
-		_ = c.ForEachShard(ctx, f)
+		_ = c.ForEachShard(ctx, contained)
 	}
 }

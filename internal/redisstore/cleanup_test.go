@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"errors"
+	"runtime"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -170,7 +171,8 @@ func TestRenewalsInTime(t *testing.T) {
 }
 
 // TestRenewalThatFails checks renewals that fail. If Redis has certainly renewed nothing, the renewal may
-// be tried again. Otherwise the valid handles are unknown.
+// be tried again. Otherwise the valid handles are unknown. End is called even if a hook of the client ends the
+// goroutine.
 func TestRenewalThatFails(t *testing.T) {
 	t.Parallel()
 	for err, want := range map[error]error{
@@ -194,4 +196,23 @@ func TestRenewalThatFails(t *testing.T) {
 			}})
 		})
 	}
+	withStore(t, time.Second, func(t *testing.T, f *fake, s *tested) {
+		s.servers.ctxDeadlines = true
+		f.set(func(context.Context) error { runtime.Goexit(); return nil })
+		ended := 0
+		s.SendAll(t.Context(), []Background{{
+			Limits: s.Limits, Key: "k",
+			Begin: func() (algorithm.Operation, bool) {
+				return algorithm.Operation{Op: algorithm.OpRenew, N: 1, Handles: []algorithm.Handle{{A: 7, B: 8}}}, true
+			},
+			End: func(_ []algorithm.Handle, err error) {
+				if ended++; !errors.As(err, new(*batch.HookError)) {
+					t.Errorf("a hook ends the goroutine: %v", err)
+				}
+			},
+		}})
+		if ended != 1 {
+			t.Errorf("a hook ends the goroutine: ended %d times", ended)
+		}
+	})
 }

@@ -24,13 +24,15 @@ type fake struct {
 	stores []*tested
 
 	pipeline       func(cmds []redis.Cmder) error // if not nil, answers pipelines
+	other          func(cmd redis.Cmder) error    // if not nil, answers commands that are part of no decision
 	refusesBatches error                          // if not nil, the error of scripts with the keys of several decisions
 
 	mu     sync.Mutex
 	answer func(ctx context.Context) error // if not nil, runs before a decision and may make it fail
 	asked  []time.Time
 
-	refuses bool // whether connections are refused
+	dialing func() // if not nil, called before a connection is made
+	refuses bool   // whether connections are refused
 	dialed  int
 	pings   int
 }
@@ -71,6 +73,9 @@ func (f *fake) dial(context.Context, string, string) (net.Conn, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.dialed++
+	if f.dialing != nil {
+		f.dialing()
+	}
 	if f.refuses {
 		return nil, errDial
 	}
@@ -109,6 +114,9 @@ func (f *fake) ProcessHook(redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		once, decision := cmd.(onceCmd)
 		if !decision && cmd.Name() != "del" {
+			if f.other != nil {
+				return f.other(cmd)
+			}
 			return nil
 		}
 		f.mu.Lock()

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"io"
 	"net"
+	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -537,6 +539,39 @@ func TestCheckEnds(t *testing.T) {
 	})
 }
 
+// TestPanicInCheck checks servers over clients with a hook that panics during a command that only Check sends. The
+// hooks of a Ring and of a Cluster run in goroutines of go-redis.
+func TestPanicInCheck(t *testing.T) {
+	t.Parallel()
+	var panics atomic.Int32
+	newClient := func(o *redis.Options) *redis.Client {
+		c := redis.NewClient(o)
+		c.AddHook(&fake{other: func(cmd redis.Cmder) error {
+			if cmd.Name() == "info" {
+				panics.Add(1)
+				panic("a hook's own mistake")
+			}
+			return nil
+		}})
+		return c
+	}
+	slots := func(context.Context) ([]redis.ClusterSlot, error) {
+		return []redis.ClusterSlot{{End: 16383, Nodes: []redis.ClusterNode{{Addr: "127.0.0.1:1"}}}}, nil
+	}
+	for name, client := range map[string]redis.UniversalClient{
+		"a single server": newClient(&redis.Options{Addr: "127.0.0.1:1"}),
+		"a Ring":          redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": "127.0.0.1:1"}, NewClient: newClient}),
+		"a Cluster":       redis.NewClusterClient(&redis.ClusterOptions{ClusterSlots: slots, NewClient: newClient}),
+	} {
+		s := NewStore(client, testConfig(time.Second))
+		s.servers.ctxDeadlines = true
+		s.adviceOnServers(t.Context())
+		if err := client.Close(); panics.Swap(0) != 1 || err != nil {
+			t.Errorf("%s: the hook was not called once; %v", name, err)
+		}
+	}
+}
+
 // errTooLarge is the reply of Redis to a script that does not compile.
 const errTooLarge = redisError("ERR Error compiling script (new function): user_script:1146: function at line 133 has more than 200 local variables")
 
@@ -641,27 +676,51 @@ func TestReplyEndsDoubt(t *testing.T) {
 	})
 }
 
-// A probe in which a hook of the client panics has failed.
+// A probe in which a hook of the client panics or ends the goroutine has failed.
 func TestPanicInProbe(t *testing.T) {
 	t.Parallel()
-	withFake(t, func(t *testing.T, f *fake) {
-		s := f.store(time.Second)
-		f.set(fails(errDial))
-		_, _ = s.decide(t.Context())
-		f.set(func(context.Context) error { panic("a hook's own mistake") })
-		for range 50 {
-			if _, err := s.decide(t.Context()); !errors.Is(err, health.ErrDown) {
-				t.Errorf("while probes panic: %v", err)
-			}
-			time.Sleep(100 * time.Millisecond)
+	for how, end := range map[string]func(){"panic": func() { panic("a hook's own mistake") }, "exit": runtime.Goexit} {
+		for _, ctxDeadlines := range []bool{false, true} {
+			withFake(t, func(t *testing.T, f *fake) {
+				s := f.store(time.Second)
+				s.servers.ctxDeadlines = ctxDeadlines
+				f.set(fails(errDial))
+				_, _ = s.decide(t.Context())
+				f.set(func(context.Context) error { end(); return nil })
+				for range 50 {
+					if _, err := s.decide(t.Context()); !errors.Is(err, health.ErrDown) {
+						t.Errorf("while probes %s: %v", how, err)
+					}
+					time.Sleep(100 * time.Millisecond)
+				}
+				f.set(nil)
+				time.Sleep(time.Second)
+				if _, err := s.decide(t.Context()); err != nil {
+					t.Errorf("after probes that %s: %v", how, err)
+				}
+				s.wantChanges(t, "down", "back")
+			})
 		}
-		f.set(nil)
-		time.Sleep(time.Second)
-		if _, err := s.decide(t.Context()); err != nil {
-			t.Errorf("after that: %v", err)
-		}
-		s.wantChanges(t, "down", "back")
-	})
+	}
+}
+
+// TestPanicInDialer finds out the address of the master behind Sentinel with a Dialer that panics or ends the
+// goroutine. The listeners are notified all the same.
+func TestPanicInDialer(t *testing.T) {
+	t.Parallel()
+	for _, end := range []func(){func() { panic("the Dialer's own mistake") }, runtime.Goexit} {
+		withFake(t, func(t *testing.T, f *fake) {
+			s := f.store(time.Second)
+			s.servers.whole.addr, f.dialing = failoverAddr, end
+			f.set(fails(redisError("LOADING Redis is loading the dataset in memory")))
+			_, _ = s.decide(t.Context())
+			s.wantChanges(t, "down")
+			f.set(nil)
+			time.Sleep(time.Second)
+			_, _ = s.decide(t.Context())
+			s.wantChanges(t, "down", "back")
+		})
+	}
 }
 
 // If all connections of the pool are in use, the error says so, although the client gives up before the

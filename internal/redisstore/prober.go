@@ -26,7 +26,9 @@ func (p prober) Probe(ctx context.Context, lastError error) (health.Outcome, err
 		return health.NotProbed, nil
 	}
 	k, began := p.node.probeKey(), time.Now()
-	err := batch.Catch(func() error { // hooks of the client may panic
+	// A goroutine of its own: a hook of the client may panic or end the goroutine, and health waits for the end
+	// of the probe. boundedByCtx ends the wait in time.
+	err := batch.Beside(context.WithoutCancel(ctx), func() error {
 		return st.boundedByCtx(ctx, func(ctx context.Context) error {
 			client, moved := p.node.servers.probeClient(ctx, p.node, st, k)
 			if moved {
@@ -37,7 +39,7 @@ func (p prober) Probe(ctx context.Context, lastError error) (health.Outcome, err
 			}
 			return st.probe(ctx, client, k)
 		})
-	})
+	}, nil)
 	switch {
 	case err == nil, errors.Is(err, errMoved) && p.node == p.node.servers.whole: // the topology is known now: decisions go to the nodes
 		return health.Answered, nil
@@ -103,10 +105,17 @@ func (p prober) Address(ctx context.Context, lastError error) string {
 	if !errors.As(lastError, &op) || op.Addr == nil {
 		ctx, cancel := context.WithTimeout(ctx, addressTime)
 		defer cancel()
-		conn, err := client.Options().Dialer(ctx, client.Options().Network, p.node.addr)
+		addr := ""
+		err := batch.Beside(context.WithoutCancel(ctx), func() error { // the user's Dialer may panic or end the goroutine
+			conn, err := client.Options().Dialer(ctx, client.Options().Network, p.node.addr)
+			if err == nil {
+				addr = conn.RemoteAddr().String()
+				_ = conn.Close()
+			}
+			return err
+		}, nil)
 		if err == nil {
-			defer func() { _ = conn.Close() }()
-			return conn.RemoteAddr().String()
+			return addr
 		}
 		if !errors.As(err, &op) || op.Addr == nil {
 			return p.node.addr

@@ -116,9 +116,9 @@ func (s *Store) endedLate(trip roundTrip, err error) {
 // finish calls wait, which waits for the round trip and returns its error. It records how the round trip
 // ended, gives back the place of a lone call, so that the next batch may start, and frees what is held by
 // calls that failed. If the error is one of notDone, nothing was held, and finish records nothing. (If the
-// calls of a batch were not made, the error is nil, and each of them has ErrRetryAlone. The round trip then
-// counts as answered.) If wait does not return, a hook of the client has ended this goroutine, and the
-// replies are lost.
+// server has refused the script of a batch, the error is nil, and each of the calls has ErrRetryAlone. The
+// round trip then counts as answered.) If wait does not return, a hook of the client has ended this
+// goroutine, and the replies are lost.
 func (s *Store) finish(ctx context.Context, trip roundTrip, wait func() error) error {
 	returned := false
 	defer func() {

@@ -12,6 +12,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/redislimit/redislimit/internal/algorithm"
+	"github.com/redislimit/redislimit/internal/batch"
 	"github.com/redislimit/redislimit/internal/testkit/check"
 )
 
@@ -164,6 +166,36 @@ func TestSharding(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestNothingSent makes calls in one round trip when it is not known whether one script may have their keys,
+// and no check may begin yet. Nothing is sent, so the server does not count as answering fast. Calls in the
+// background are then sent alone.
+func TestNothingSent(t *testing.T) {
+	t.Parallel()
+	withFake(t, func(t *testing.T, f *fake) {
+		s := f.store(time.Second)
+		n, calls := s.servers.whole, make([]*Call, 2)
+		for i := range calls {
+			calls[i] = NewCall(s.Limits, "k", algorithm.Operation{Op: algorithm.OpCharge, N: 1})
+		}
+		n.sharding.check = &shardingCheck{done: make(chan struct{}), ended: time.Now()}
+		close(n.sharding.check.done)
+		if err := s.send(t.Context(), n, calls, batch.Place[*Call]{}, nil); !errors.Is(err, batch.ErrRetryAlone) || f.sent() != 0 || !n.health.SlowToConnect() {
+			t.Errorf("%v; slow to connect: %v", err, n.health.SlowToConnect())
+		}
+		errs := []error{errReply, errReply}
+		if s.sendCalls(t.Context(), n, calls, errs); errs[0] != nil || errs[1] != nil || f.sent() != 2 {
+			t.Errorf("in the background: %v", errs)
+		}
+		n.sharding.state.Store(oneScript)
+		s.SendAll(t.Context(), []Background{{
+			Limits: s.Limits, Key: "k", Begin: func() (algorithm.Operation, bool) { return algorithm.Operation{}, false },
+		}})
+		if n := f.sent(); n != 0 {
+			t.Errorf("%d scripts are sent although no call begins", n)
+		}
+	})
 }
 
 // If the sharding cannot be found out, decisions are sent alone, and the next check begins a second
