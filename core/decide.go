@@ -23,7 +23,8 @@ func (l *Limiter) Allow(ctx context.Context, key string) (res Result, err error)
 //
 // The error is [ErrInvalidCost] for a negative n, [ErrInvalidKey] for an empty key, and the error of
 // ctx if ctx has ended. With [FailClosed], it is [ErrUnavailable] if Redis did not answer. After
-// ErrUnavailable and after the error of ctx, it is possible that n was charged. (If ctx had already
+// ErrUnavailable and after the error of ctx, it is possible that n was charged. The same is possible
+// if the outage policy decides, because only the reply of Redis may be lost. (If ctx had already
 // ended before the call, nothing was charged.) A Limiter with [InFlight] returns an error: use
 // [Limiter.Acquire].
 //

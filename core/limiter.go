@@ -115,7 +115,8 @@ func (l *Limiter) Logger() *slog.Logger { return l.family.events.log() }
 // each list of algorithms. Close does not close the client.
 //
 // After Close the Limiter still decides, but it leases and renews nothing. If Redis does not answer
-// after Close, each decision waits for Redis, unless another open Limiter uses the client.
+// after Close, and no other open Limiter uses the client, nothing is probed in the background: most
+// decisions then wait one [Timeout].
 //
 // The error is [ErrUnavailable] if leased units could not be given back. It says how many units of
 // how many keys will be charged although nobody has spent them. Everything is closed even if Close

@@ -128,12 +128,11 @@ func Prefix(prefix string) Option {
 //
 // When Redis fails, the first decisions wait one Timeout at most. They wait even if connections are
 // refused at once, because go-redis tries a few times to connect. As long as Redis has answered no
-// decision of this process, each decision in the first 3 s can wait one Timeout, also after a
-// [Limiter.Check]. Once the outage is noticed, Redis is
-// probed in the background, and decisions do not wait. There is one exception: if there was no
-// decision for a second, the next decision waits for the result of a probe, for at most 100 ms. If
-// Redis is asked about one key after the other, as [AllowAll] describes, these times apply to each
-// key.
+// decision of this process, decisions go on waiting until 3 s after the first one has timed out, also
+// after a [Limiter.Check]. Once the outage is noticed, Redis is probed in the background, and decisions do
+// not wait. There is one exception: if there was no decision for a second, the next decision, and those
+// that come while it waits, wait for the result of a probe, for at most 100 ms. If Redis is asked about
+// one key after the other, as [AllowAll] describes, these times apply to each key.
 //
 // If the deadline of a caller comes before the Timeout, the caller gets the error of its context, and
 // the outage policy does not apply. The middleware then answers 503. If the HTTP client has left, the
@@ -150,12 +149,14 @@ func Timeout(d time.Duration) Option {
 //
 // A decision is sent alone, at once, while fewer than four calls are in flight to the server (two
 // to a node of a Cluster). Further decisions wait, in most cases until one of these calls returns,
-// and are then sent together in the order in which they came. (Under load, if round trips are short,
-// decisions already wait while two calls are in flight, so that more of them are sent together.) A
-// caller waits for at most one additional round trip, unless more decisions are waiting than fit
-// into one batch. Under load, a decision costs Redis and this process less than half of the work
-// that it would cost alone. A batch is also limited to about 1.2 ms of Redis's time, which is about
-// 400 decisions of one limit.
+// and are then sent together. (Under load, if round trips are short, decisions already wait while two
+// calls are in flight, so that more of them are sent together. If those two hang, others are sent after a
+// few milliseconds.) The decisions of a batch are made in the order in which they came, after its calls
+// that reserve, settle or renew. Batches that are in flight at the same time can overtake each other. A
+// caller waits for at most one additional round trip, unless more decisions are waiting than fit into one
+// batch, or the first batch has to find out whether one script may have several keys. Under load, a
+// decision costs Redis and this process less than half of the work that it would cost alone. A batch is
+// also limited to about 1.2 ms of Redis's time, which is about 400 decisions of one limit.
 //
 // With clients other than *redis.Client and *redis.ClusterClient, decisions share no round trips.
 // How decisions share scripts on a Cluster and behind a proxy is described in the operating guide.
@@ -223,11 +224,13 @@ func Hold(d time.Duration) Option {
 // such as [Unlimited].
 //
 // A key gets a lease when this process has had 8 requests with the key within d. A lease has as
-// many units as this process used during d, but at most an eighth of the units that remain. So
-// leases shrink near the limit. A lease that would have fewer than three units is not taken. At most
-// 4096 keys of a Limiter have leases, and only keys of up to 512 bytes. When a lease ends, the units
-// that were not spent are given back. If the process dies before the lease ends, or cannot reach
-// Redis in time, these units are charged.
+// many units as this process used during d, but at most an eighth of the units that remained when
+// Redis last said so, which is usually before the previous lease was taken. So leases shrink near the
+// limit. A lease that would have fewer than three units is not taken. At most 4096 keys of a Limiter
+// have leases, and only keys of up to 512 bytes. A lease is closed before d is over, at the latest
+// after about four fifths of d, and the units that were not spent are given back. If the process dies
+// before that, or cannot reach Redis in time, these units are charged. A process that decides only by
+// leases notices an outage of Redis when it next closes or takes a lease.
 //
 // All processes together never admit more than the limits allow, provided that Redis keeps its
 // writes and that its clock does not step forward. They can admit less than the limits allow: units

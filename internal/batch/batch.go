@@ -62,7 +62,8 @@ type Bound struct {
 	// InFlight is how many calls and batches may be in flight before other calls wait.
 	InFlight int
 	// Batches replaces InFlight if the following three conditions hold: round trips are short or have not
-	// been measured yet, a batch is in flight, and no full batch waits.
+	// been measured yet, a batch is in flight, and no full batch waits. If none of the calls in flight returns
+	// in time, startStalled nevertheless starts waiting batches, up to InFlight.
 	Batches int
 	// Calls is how many calls a batch may contain.
 	Calls int
@@ -181,6 +182,8 @@ func (b *Batcher[T]) Enter(ctx context.Context, call T) (Place[T], Way) {
 //	maxInFlightSlow  if round trips are slow and the first waiting batch is full
 //	Bound.Batches    if round trips are short or not known yet, a batch is in flight, and no full batch waits
 //	Bound.InFlight   otherwise
+//
+// startStalled exceeds Bound.Batches if none of the calls in flight returns in time.
 func (b *Batcher[T]) maxInFlightLocked() int {
 	full := len(b.waiting) > 0 && b.fullLocked()
 	switch {

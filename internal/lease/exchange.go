@@ -196,7 +196,7 @@ func (ls *Leases) Exchange(ctx context.Context, h *HotKey, n int64, seen *Lease,
 			defer end()
 			ls.takeLease(context.WithoutCancel(ctx), h, units)
 		})
-		if old != nil { // the next lease takes only a share of what remains, so it need not wait for the settlement
+		if old != nil { // the next lease takes only a share of what remains, so the two calls are made at the same time
 			ls.beside(func() { ls.settleClosed(old) })
 		}
 	case old != nil:

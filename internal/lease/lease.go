@@ -29,7 +29,8 @@ func (t Instant) Since(earlier Instant) time.Duration {
 
 // spendable returns for how long a lease of duration d may be spent, counted from when its request was sent.
 // Redis counts d from the time at which it received the request, which is later. spendable is a little
-// shorter than d, by a millisecond and 0.1 %, because clocks run at different rates.
+// shorter than d, by a millisecond and 0.1 %, because clocks run at different rates. This is only the bound:
+// usually a lease is closed earlier, so that its settlement reaches Redis before d is over; see margin.
 func spendable(d time.Duration) time.Duration { return d - time.Millisecond - d/1000 }
 
 // A Lease has units that this process may spend until the lease is closed, but no longer than spendable(lasts)

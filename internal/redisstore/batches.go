@@ -89,7 +89,7 @@ func (s *Store) newBatcher(n *node) *batcher {
 		bound.InFlight = maxInFlightOfNode
 	}
 	return batch.New(bound, s.work, func(ctx context.Context, calls []*Call) error {
-		if !n.up() { // each caller waits on its own: see doWhenUp
+		if !n.up() { // the callers of this batch get errNotUp at once; each decides on its own whether to wait, in doWhenUp
 			return errNotUp
 		}
 		return s.send(ctx, n, calls, batch.Place[*Call]{}, nil)

@@ -21,8 +21,9 @@ var (
 	// ErrSentLate says that a call waited in this process for most of its time before it was sent, and
 	// was not answered in the time that was left. It may have been carried out. The server is not at fault.
 	ErrSentLate = errors.New("too many decisions are waiting in this process: this one was sent late")
-	// errHeldUp says that a call was not sent because the server has not answered earlier ones. The server
-	// is at fault.
+	// errHeldUp says that a call was not sent because the server has not answered earlier ones within the
+	// timeout of this call. The server is at fault. Usually one of the earlier calls fails before that and opens
+	// the circuit breaker, so that the calls that wait get errNotUp.
 	errHeldUp = errors.New("not sent: redis has not answered the calls before it")
 	// errNotUp is the error of a call that was not sent because its server is not up. doWhenUp makes the
 	// call wait until the server is up, or known to be down. In the latter case, the caller gets errNotUp,

@@ -23,7 +23,7 @@ import (
 // ring-hash mode) route a script by its first key and ignore the others. The other keys of a batch
 // would then be counted on the wrong server, without any error. Therefore, checkSharding finds out
 // whether the server sees all keys, before the first script with the keys of several decisions is
-// sent.
+// sent. This happens once for each client and timeout, unless the check finds nothing out.
 //
 // A server of a Cluster refuses a script whose declared keys have several hash slots. Redis 6.0 to
 // 8.0 and Valkey 8.1 run a script that receives its keys as arguments, without declaring them, if

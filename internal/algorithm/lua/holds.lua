@@ -7,11 +7,11 @@
 --   '|H1 id last_charged held first', then ' expiry:units' for each hold but the first, and then '@count/period'
 -- `id` identifies the holds: if the state of the key is lost, later holds have another id. `last_charged` is the
 -- latest expiry of a hold that has been charged. It shows a late settlement that its hold was charged, even if the
--- clock has since stepped back. It becomes 0 when nothing is held and `limit.window` has passed since. `held` is the
--- sum of all held units. `first` is the expiry of the first hold, or 0. All units that expire at the same instant
--- are one hold. The holds are in the order of their expiries. There are at most 64 of them, and usually about eight
--- for each duration of holds in use. 'count/period' is the fastest rate at which the held units were reserved. Only
--- buckets have it.
+-- clock has since stepped back. It becomes 0 when nothing is held and `limit.window` has passed since, and is lost
+-- when the key expires. `held` is the sum of all held units. `first` is the expiry of the first hold, or 0. All
+-- units that expire at the same instant are one hold. The holds are in the order of their expiries. There are at
+-- most 64 of them, and usually about eight for each duration of holds in use. 'count/period' is the fastest rate
+-- at which the held units were reserved. Only buckets have it.
 -- A record is foreign if no script can have written it, such as one that is longer than 64 holds can be, or has more
 -- units than any limit allows. There is one exception: if the list of holds contradicts `held` or `first`, these two
 -- count, because most calls read only them, and all held units then expire at `first`.
