@@ -105,12 +105,12 @@ func LeakyBucket(r Rate, o ...BucketOption) Limit { return with(newLimit(algorit
 // The middleware does this for you, and gives the slots back when the response ends, however it
 // ends.
 //
-// InFlight suits slow endpoints, or work that must not be done twice at the same time. It goes well
-// beside a limit with a rate in the same Limiter: all limits must admit, or none is charged. In
-// such a Limiter, a request that costs 60 units of the rate also takes 60 slots. If each request
-// should take one slot whatever it costs, give InFlight a Limiter of its own, and let both Limiters
-// decide by [AcquireAll], where [Keyed.Cost] gives the second Limiter the cost 1. With n = 0 it denies every request that costs
-// anything: see [Limit].
+// InFlight suits slow endpoints, or work that must not be done twice at the same time. It goes well beside a
+// limit with a rate in the same Limiter: all limits must admit, or none is charged. In such a Limiter, a
+// request that costs 60 units of the rate also takes 60 slots. If each request should take one slot whatever
+// it costs, give InFlight a Limiter of its own, and let both Limiters decide by [AcquireAll], where
+// [Keyed.Cost] gives the second Limiter the cost 1. With n = 0 it denies every request that costs anything:
+// see [Limit].
 //
 // A slot is taken for one [SlotTTL]. The Limiter renews the slot in the background, at least once in
 // every third of that time, until the work ends. (With the option [Clock], it renews slots only when it
@@ -125,9 +125,10 @@ func LeakyBucket(r Rate, o ...BucketOption) Limit { return with(newLimit(algorit
 // loses slots. While Redis does not answer, each process counts for itself with [FailLocal], and
 // nothing is counted with [FailOpen].
 //
-// In a Result, Remaining is the number of free slots, and ResetAfter and Window are 0. If too few
-// slots are free, RetryAfter is one second, because it is not known when a slot will be given back. A
-// [Ban], and a cost above n, have the same Result as with every other limit. The deny cache never repeats such a denial. [Limiter.Reset] frees no slots.
+// In a Result, Remaining is the number of free slots, and ResetAfter and Window are 0. If too few slots are
+// free, RetryAfter is one second, because it is not known when a slot will be given back. A [Ban], and a cost
+// above n, have the same Result as with every other limit. The deny cache never repeats such a denial.
+// [Limiter.Reset] frees no slots.
 //
 // InFlight keeps a sorted set with one member of 30 to 140 bytes for each call in flight, and a
 // decision takes logarithmic time.
@@ -151,10 +152,10 @@ var unlimited = &algorithm.Kind{Name: "unlimited"}
 // An Unlimited counts nothing. It is not part of a [Lease], and no header shows it. If there are other
 // Limits, it has no [Result] of its own, and the other Limits decide as if it were not there.
 //
-// If all Limits of a key are Unlimited, the key is admitted, and [Result.Unlimited] is true, unless
-// [FailOpen] has admitted it. A banned key is denied even then. With the option [Ban], Redis is asked whether the key is banned, and the
-// outage policy decides while Redis does not answer. Without the option Ban, no decision needs Redis, so
-// an outage makes no difference.
+// If all Limits of a key are Unlimited, the key is admitted, and [Result.Unlimited] is true, unless [FailOpen]
+// has admitted it. A banned key is denied even then. With the option [Ban], Redis is asked whether the key is
+// banned, and the outage policy decides while Redis does not answer. Without the option Ban, no decision needs
+// Redis, so an outage makes no difference.
 //
 // Several Limits of a [Limiter] can be Unlimited. In a text, an Unlimited is written "unlimited"; see
 // [ParseLimit].

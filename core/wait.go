@@ -27,11 +27,11 @@ func (l *Limiter) Wait(ctx context.Context, key string) (Result, error) { return
 // goes to the next caller that asks Redis, so a later caller can return before an earlier one.
 //
 // WaitN returns at once with [ErrNeverAdmitted] if n is above the capacity. It returns
-// [context.DeadlineExceeded] early if a denial shows, when this caller joins the line or while it is
-// the first, that the callers up to this one cannot all be admitted before the deadline of ctx. Other
-// errors are the same as for [Limiter.AllowN]. If ctx ends before the Delay of a LeakyBucket is over, WaitN gives the place in
-// the queue back. WaitN waits for the end of a [Ban], and never begins one. A Limiter with
-// [InFlight] returns an error: use [Limiter.AcquireWait].
+// [context.DeadlineExceeded] early if a denial shows, when this caller joins the line or while it is the
+// first, that the callers up to this one cannot all be admitted before the deadline of ctx. Other errors are
+// the same as for [Limiter.AllowN]. If ctx ends before the Delay of a LeakyBucket is over, WaitN gives the
+// place in the queue back. WaitN waits for the end of a [Ban], and never begins one. A Limiter with [InFlight]
+// returns an error: use [Limiter.AcquireWait].
 func (l *Limiter) WaitN(ctx context.Context, key string, n int64) (res Result, err error) {
 	req := l.newWaiting(key, n, algorithm.OpCharge)
 	defer req.recycle()
@@ -294,11 +294,12 @@ func (l *Limiter) decideOnce(ctx context.Context, req *request, res *Result) (*a
 	return r, err
 }
 
-// turnAway sets res to a denial for a caller that must not wait, or that has waited for too long. res is
-// the last denial in the line, if the limits of this Limiter have denied there, and not limits that With
-// has derived. Otherwise res describes the current state of the key. If the Limiter has bans, turnAway decides once more on a caller that has not waited, because
-// its denial may have to begin a ban. That decision may also admit the caller: turnAway then returns the
-// admission, as decideOnce does. While Redis does not answer, FailOpen may admit the caller as well.
+// turnAway sets res to a denial for a caller that must not wait, or that has waited for too long. res is the
+// last denial in the line, if the limits of this Limiter have denied there, and not limits that With has
+// derived. Otherwise res describes the current state of the key. If the Limiter has bans, turnAway decides
+// once more on a caller that has not waited, because its denial may have to begin a ban. That decision may
+// also admit the caller: turnAway then returns the admission, as decideOnce does. While Redis does not answer,
+// FailOpen may admit the caller as well.
 func (l *Limiter) turnAway(ctx context.Context, req *request, refused *refusal, took time.Duration, res *Result) (r *admission, err error) {
 	last := refused.Last
 	*res, req.reply = Result{}, decision.Reply{}

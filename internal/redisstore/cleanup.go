@@ -61,8 +61,8 @@ func (s *Store) freeUnclaimed(d *Call, err error) {
 }
 
 // freeLater makes a call about the key of d in the background, at most once. With OnlyCallers, it makes the
-// call before it returns, unless another goroutine is sending cleanups and will make the call. It gives up if the call cannot be sent within the given time, or if too many
-// cleanups wait.
+// call before it returns, unless another goroutine is sending cleanups and will make the call. It gives up if
+// the call cannot be sent within the given time, or if too many cleanups wait.
 func (s *Store) freeLater(d *Call, call algorithm.Operation, within time.Duration) {
 	s.cleanups.add(s, cleanup{d.Limits, d.Key, call, time.Now().Add(within)})
 }

@@ -25,12 +25,12 @@ import (
 // whether the server sees all keys, before the first script with the keys of several decisions is
 // sent. This happens once for each client and timeout, unless the check finds nothing out.
 //
-// A server of a Cluster refuses a script whose declared keys have several hash slots. Redis 6.0 to
-// 8.0 and Valkey 8.1 run a script that receives its keys as arguments, without declaring them, if
-// the script does not begin with a line of flags (#!lua flags=...). They check each command of such a script as if the command
-// were sent alone: a decision on a key that has moved fails without affecting the other decisions,
-// and charges nothing. Servers of other versions may refuse such a script, or run it on a server that
-// has only a part of the keys. For such versions, a batch is sent as a pipeline of scripts.
+// A server of a Cluster refuses a script whose declared keys have several hash slots. Redis 6.0 to 8.0 and
+// Valkey 8.1 run a script that receives its keys as arguments, without declaring them, if the script does not
+// begin with a line of flags (#!lua flags=...). They check each command of such a script as if the command
+// were sent alone: a decision on a key that has moved fails without affecting the other decisions, and charges
+// nothing. Servers of other versions may refuse such a script, or run it on a server that has only a part of
+// the keys. For such versions, a batch is sent as a pipeline of scripts.
 type sharding struct {
 	state atomic.Int32
 	mu    sync.Mutex     // guards check
