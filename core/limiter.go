@@ -111,8 +111,7 @@ func (l *Limiter) Logger() *slog.Logger { return l.family.events.log() }
 // has ended. Close also gives leased units back. It waits for at most two [Timeout]s for the leases:
 // one until Redis has granted a lease that this process has just asked for, and one until Redis has
 // taken the units back. It waits for at most one more for calls in flight whose callers no longer
-// wait, or for one more for each list of algorithms if [Limiter.With] was given several. Close does
-// not close the client.
+// wait. Close does not close the client.
 //
 // After Close the Limiter still decides, but it leases and renews nothing. If Redis does not answer
 // after Close, each decision waits for Redis, unless another open Limiter uses the client.

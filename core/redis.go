@@ -108,12 +108,15 @@ func (s *stores) of(set *limits.Set) *redisstore.Store {
 	return store
 }
 
-// close closes all Stores. Each of them waits for its calls in flight; see redisstore.Store.Close.
+// close closes all Stores at the same time, because each of them may wait for a Timeout; see
+// redisstore.Store.Close.
 func (s *stores) close() {
 	s.mu.Lock()
 	all := slices.Collect(maps.Values(s.byScripts))
 	s.mu.Unlock()
+	var closing sync.WaitGroup
 	for _, store := range all {
-		store.Close()
+		closing.Go(store.Close)
 	}
+	closing.Wait()
 }
