@@ -93,10 +93,11 @@ type stores struct {
 
 	mu        sync.Mutex
 	byScripts map[string]*redisstore.Store
+	closed    bool
 }
 
 // of returns the Store for a Set. Sets of the same algorithms share a Store, and therefore scripts and
-// round trips.
+// round trips. After close, a new Store is closed at once: it decides, but does not watch Redis.
 func (s *stores) of(set *limits.Set) *redisstore.Store {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -104,6 +105,9 @@ func (s *stores) of(set *limits.Set) *redisstore.Store {
 	if store == nil {
 		store = s.open(set.Redis)
 		s.byScripts[set.Scripts] = store
+		if s.closed {
+			store.Close()
+		}
 	}
 	return store
 }
@@ -112,6 +116,7 @@ func (s *stores) of(set *limits.Set) *redisstore.Store {
 // redisstore.Store.Close.
 func (s *stores) close() {
 	s.mu.Lock()
+	s.closed = true
 	all := slices.Collect(maps.Values(s.byScripts))
 	s.mu.Unlock()
 	var closing sync.WaitGroup
