@@ -154,12 +154,13 @@ type limitState struct {
 	Unlimited  bool    `json:"unlimited,omitempty"` // if true, the fields below are not set
 	Capacity   int64   `json:"capacity"`
 	Remaining  int64   `json:"remaining"`
-	Held       int64   `json:"held"` // how many of the used units are only reserved; for InFlight, how many slots are taken
+	Held       int64   `json:"held"` // how many of the used units are only reserved; for InFlight, how many slots are taken; 0 if unknown, see stateOf
 	RetryAfter float64 `json:"retryAfter"`
 	ResetAfter float64 `json:"resetAfter"`
 }
 
-// stateOf returns the state of a key.
+// stateOf returns the state of a key. It is not known what is held during a ban, or while Redis does not
+// answer. Held is then 0, and the page says nothing about it.
 func stateOf(ctx context.Context, l *core.Limiter, key string) (state, error) {
 	res, err := l.Peek(ctx, key)
 	if err != nil {

@@ -181,6 +181,35 @@ func TestLeftClose(t *testing.T) {
 	}
 }
 
+// TestLeftCloseInOutage closes a Limiter during an outage, while cleanups for limits with several lists of algorithms wait for
+// Redis: Close waits for all of them together, for one Timeout.
+func TestLeftCloseInOutage(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		over := make(chan struct{})
+		hangs := fakeClient(func(redis.Cmder) error {
+			<-over
+			return context.DeadlineExceeded
+		})
+		lim := MustNew(hangs, "x", InFlight(1), FailClosed(), Logger(slog.New(slog.DiscardHandler)))
+		for _, limits := range [][]Limit{{InFlight(1)}, {InFlight(1), TokenBucket(PerMinute(1))}, {InFlight(1), FixedWindow(PerMinute(1))}} {
+			l, err := lim.With(limits...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			go func() { _, _ = l.Acquire(t.Context(), "k", 1) }() // its reply is lost, and Redis may have taken a slot
+		}
+		time.Sleep(30 * time.Second)
+		begun := time.Now()
+		_ = lim.Close()
+		if took := time.Since(begun); took < defaultTimeout || took > defaultTimeout+10*time.Millisecond {
+			t.Errorf("Close took %v, want %v", took, defaultTimeout)
+		}
+		close(over)
+		time.Sleep(time.Second)
+	})
+}
+
 // TestEndIsSent ends Permits with contexts that have ended, or end soon: Release and Cancel must reach Redis all the same,
 // once, and the caller returns when its context ends.
 func TestEndIsSent(t *testing.T) {

@@ -111,8 +111,7 @@ func (l *Limiter) Logger() *slog.Logger { return l.family.events.log() }
 // has ended. Close also gives leased units back, which takes at most two [Timeout]s: one until Redis
 // has granted a lease that this process has just asked for, and one until Redis has taken the units
 // back. After that, Close waits at most one Timeout for calls in flight whose callers no longer wait.
-// If [Limiter.With] has made Limiters with other algorithms, Close can wait as long for the calls of
-// each list of algorithms. Close does not close the client.
+// Close does not close the client.
 //
 // After Close the Limiter still decides, but it leases and renews nothing. If Redis does not answer
 // after Close, and no other open Limiter uses the client, nothing is probed in the background: most

@@ -93,10 +93,11 @@ type stores struct {
 
 	mu        sync.Mutex
 	byScripts map[string]*redisstore.Store
+	closed    bool
 }
 
 // of returns the Store for a Set. Sets of the same algorithms share a Store, and therefore scripts and
-// round trips.
+// round trips. After close, a new Store is closed at once: it decides, but does not watch Redis.
 func (s *stores) of(set *limits.Set) *redisstore.Store {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -104,16 +105,23 @@ func (s *stores) of(set *limits.Set) *redisstore.Store {
 	if store == nil {
 		store = s.open(set.Redis)
 		s.byScripts[set.Scripts] = store
+		if s.closed {
+			store.Close()
+		}
 	}
 	return store
 }
 
-// close closes all Stores. Each of them waits for its calls in flight; see redisstore.Store.Close.
+// close closes all Stores at the same time, because each of them may wait for a Timeout; see
+// redisstore.Store.Close.
 func (s *stores) close() {
 	s.mu.Lock()
+	s.closed = true
 	all := slices.Collect(maps.Values(s.byScripts))
 	s.mu.Unlock()
+	var closing sync.WaitGroup
 	for _, store := range all {
-		store.Close()
+		closing.Go(store.Close)
 	}
+	closing.Wait()
 }

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -233,4 +234,39 @@ func TestLimiterForEachRequest(t *testing.T) {
 		}
 		_ = kept.Close()
 	}
+}
+
+// TestWithAfterClose calls With for other algorithms after Close, while Redis does not answer: nothing probes Redis, and no observer is
+// notified of the outage.
+func TestWithAfterClose(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var calls, events atomic.Int64
+		down := fakeClient(func(redis.Cmder) error {
+			calls.Add(1)
+			return redisError("LOADING Redis is loading the dataset in memory")
+		})
+		lim := MustNew(down, "api", FixedWindow(PerMinute(10)), FailClosed(), Logger(slog.New(slog.DiscardHandler)), Observe(func(_ context.Context, e Event) {
+			if e.Kind == EventBreaker {
+				events.Add(1)
+			}
+		}))
+		_ = lim.Close()
+		other, err := lim.With(TokenBucket(PerMinute(10)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 4 {
+			if _, err := other.Allow(t.Context(), "k"); !errors.Is(err, ErrUnavailable) {
+				t.Errorf("got error %v, want ErrUnavailable", err)
+			}
+		}
+		synctest.Wait()
+		before := calls.Load()
+		time.Sleep(time.Minute)
+		if probes := calls.Load() - before; probes != 0 || events.Load() != 0 {
+			t.Errorf("%d probes and %d events of the circuit breaker after Close, want none", probes, events.Load())
+		}
+		_ = lim.Close()
+	})
 }

@@ -247,10 +247,10 @@ func (t *trust) walk(lines []string, remote netip.Addr) (netip.Addr, doubt) {
 			rest, node, more = next(rest)
 			addr := parseNode(node)
 			switch {
+			case hop == limit: // first, because a client can write anything in front of what the proxies wrote
+				return client, doubtOf(client, t.hops > 0)
 			case !addr.IsValid():
 				return client, notAddress
-			case hop == limit:
-				return client, doubtOf(client, t.hops > 0)
 			case t.hops == 0 && !t.trusts(addr):
 				return addr, doubtOf(addr, more || i > 0)
 			}

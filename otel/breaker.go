@@ -23,10 +23,13 @@ type breakers struct {
 // A breaker has the states of one limiter's circuit breakers, one for each server that the limiter uses. The
 // limiter's state is reported as open while any of these circuit breakers is open. The attributes are made
 // once, so that an increment and the matching decrement use the same series.
+//
+// Servers are counted, because their addresses cannot match the event that ends an outage with the one that
+// began it: after a failover, the server that answers has another address.
 type breaker struct {
-	open    map[string]bool // the servers whose circuit breaker is open
-	state   string          // open if the map open has any server
-	down    map[string]bool // the servers for which the fallback is on
+	open    int    // for how many servers the circuit breaker is open
+	state   string // open if open is not 0
+	down    int    // for how many servers the fallback is on
 	limiter metric.MeasurementOption
 	states  map[string]metric.MeasurementOption
 }
@@ -38,20 +41,20 @@ func (b *breakers) register(ctx context.Context, i *instruments, limiter string)
 	b.get(ctx, i, limiter)
 }
 
-// change records that the circuit breaker of a limiter for a server has changed to the state to, which is the
-// Detail of a core.EventBreaker.
-func (b *breakers) change(ctx context.Context, i *instruments, limiter, server, to string) {
+// change records that the circuit breaker of a limiter for one server has changed to the state to, which is
+// the Detail of a core.EventBreaker.
+func (b *breakers) change(ctx context.Context, i *instruments, limiter, to string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	br := b.get(ctx, i, limiter)
 	switch to {
 	case open:
-		br.open[server] = true
+		br.open++
 	case closed:
-		delete(br.open, server)
+		br.open = max(br.open-1, 0)
 	}
 	now := closed
-	if len(br.open) > 0 {
+	if br.open > 0 {
 		now = open
 	}
 	if now == br.state {
@@ -62,19 +65,19 @@ func (b *breakers) change(ctx context.Context, i *instruments, limiter, server, 
 	br.state = now
 }
 
-// fallback records that the limiter's fallback for a server is on or off. The limiter's fallback is
+// fallback records that the limiter's fallback for one server is on or off. The limiter's fallback is
 // reported as on while it is on for any server.
-func (b *breakers) fallback(ctx context.Context, i *instruments, limiter, server string, active bool) {
+func (b *breakers) fallback(ctx context.Context, i *instruments, limiter string, active bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	br := b.get(ctx, i, limiter)
-	before := len(br.down) > 0
+	before := br.down > 0
 	if active {
-		br.down[server] = true
+		br.down++
 	} else {
-		delete(br.down, server)
+		br.down = max(br.down-1, 0)
 	}
-	switch now := len(br.down) > 0; {
+	switch now := br.down > 0; {
 	case now && !before:
 		i.fallback.Add(ctx, 1, br.limiter)
 	case before && !now:
@@ -90,9 +93,7 @@ func (b *breakers) get(ctx context.Context, i *instruments, limiter string) *bre
 	}
 	name := limiterName(limiter)
 	br := &breaker{
-		open:    make(map[string]bool),
 		state:   closed,
-		down:    make(map[string]bool),
 		limiter: metric.WithAttributeSet(attribute.NewSet(name)),
 		states:  make(map[string]metric.MeasurementOption, 2),
 	}

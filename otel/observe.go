@@ -91,7 +91,7 @@ func newObserver(i *instruments) *observer {
 //	Cost            how many slots or leased units were added, negative if they were removed; how many
 //	                slots were lost, or calls could not be sent
 //	Spent           how many units of a lease were spent
-//	Server, Detail  the server and the new state of a circuit breaker
+//	Detail          the new state of a circuit breaker
 func (o *observer) observe(ctx context.Context, e core.Event) {
 	switch e.Kind {
 	case core.EventDecision:
@@ -99,9 +99,9 @@ func (o *observer) observe(ctx context.Context, e core.Event) {
 	case core.EventOutage:
 		o.failures.Add(ctx, 1, metric.WithAttributes(limiterName(e.Limiter), errorType(e.Err)))
 	case core.EventFallbackOn, core.EventFallbackOff:
-		o.breakers.fallback(ctx, o.instruments, e.Limiter, e.Server, e.Kind == core.EventFallbackOn)
+		o.breakers.fallback(ctx, o.instruments, e.Limiter, e.Kind == core.EventFallbackOn)
 	case core.EventBreaker:
-		o.breakers.change(ctx, o.instruments, e.Limiter, e.Server, e.Detail)
+		o.breakers.change(ctx, o.instruments, e.Limiter, e.Detail)
 	case core.EventScriptLoad:
 		o.scriptLoads.Add(ctx, 1, metric.WithAttributes(limiterName(e.Limiter)))
 	case core.EventKeyFallback:

@@ -157,8 +157,9 @@ func TestEvents(t *testing.T) {
 			[]core.Event{
 				{Detail: "closed"}, {Detail: "open"}, {Detail: "closed"}, {}, {Detail: "ajar"},
 				{Kind: core.EventFallbackOff}, // the fallback was not on
+				{Detail: "open"}, {Kind: core.EventFallbackOn},
 			},
-			breakerSeries("api", 0, "closed"),
+			breakerSeries("api", 1, "open"),
 		},
 		"breakers of two servers": {
 			core.EventBreaker,
@@ -167,6 +168,14 @@ func TestEvents(t *testing.T) {
 				{Kind: core.EventFallbackOn, Server: "a"}, {Kind: core.EventFallbackOn, Server: "b"}, {Kind: core.EventFallbackOff, Server: "a"},
 			},
 			breakerSeries("api", 1, "open"),
+		},
+		"a failover, after which another server answers": {
+			core.EventBreaker,
+			[]core.Event{
+				{Server: "a", Detail: "open"}, {Kind: core.EventFallbackOn, Server: "a"},
+				{Server: "b", Detail: "closed"}, {Kind: core.EventFallbackOff, Server: "b"},
+			},
+			breakerSeries("api", 0, "closed"),
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

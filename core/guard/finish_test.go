@@ -12,6 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/core/guard"
 	"github.com/redislimit/redislimit/core/guard/adapter"
@@ -194,6 +196,37 @@ func TestContextOfSlots(t *testing.T) {
 	h := httplimit.Middleware(lim, keyfunc.IP())(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { within = r.Context().Err }))
 	if get(h, "/"); !errors.Is(within(), context.Canceled) {
 		t.Errorf("after the request, its context has the error %v, want Canceled", within())
+	}
+}
+
+// TestSlotsNotTaken checks an outer middleware that serves a request without taking a slot. An inner middleware with the same limiter
+// and key must decide, because its slot is not taken yet.
+func TestSlotsNotTaken(t *testing.T) {
+	t.Parallel()
+	redisDown := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	defer func() { _ = redisDown.Close() }()
+	lim := core.MustNewMemory("api", core.InFlight(1))
+	failOpen := core.MustNew(redisDown, "api", core.InFlight(1), core.FailOpen())
+	failClosed := core.MustNew(redisDown, "api", core.InFlight(1), core.FailClosed())
+	for _, l := range []*core.Limiter{lim, failOpen, failClosed} {
+		defer func() { _ = l.Close() }()
+	}
+	if p, err := lim.Acquire(t.Context(), "ip:192.0.2.1", 1); err != nil || !p.Allowed {
+		t.Fatalf("got %+v, %v; want the only slot", p, err)
+	}
+	for name, c := range map[string]struct {
+		outer, inner *core.Limiter
+		option       guard.Option
+		want         int
+	}{
+		"denied in a dry run": {lim, lim, guard.DryRun(), http.StatusTooManyRequests},
+		"cost of 0":           {lim, lim, guard.Cost(func(keyfunc.Request) int64 { return 0 }), http.StatusTooManyRequests},
+		"FailOpen":            {failOpen, failClosed, guard.HeadersOnDenial(), http.StatusServiceUnavailable},
+	} {
+		h := httplimit.Middleware(c.outer, keyfunc.IP(), c.option)(httplimit.Middleware(c.inner, keyfunc.IP())(http.HandlerFunc(hello)))
+		if w := get(h, "/"); w.Code != c.want {
+			t.Errorf("%s: got status %d, want %d", name, w.Code, c.want)
+		}
 	}
 }
 

@@ -54,6 +54,9 @@ func (o headers) finish(h Header, v *Verdict) {
 	}
 	if v.Status == http.StatusServiceUnavailable && o.Sets != 0 {
 		o.setRetry(h, unavailableRetry, v.draw)
+		if o.Expose {
+			o.setExposed(h)
+		}
 	}
 }
 

@@ -123,13 +123,21 @@ func (g *Guard) Check(r keyfunc.Request, h Header, state *RequestState) (v Verdi
 	switch {
 	case v.Status == 0 && v.admitted != nil && v.slots:
 		v.Context, v.cancel = v.admitted.Context(r.Context())
-		v.slot = slot{counted{v.limiter, key}, identity(h)}
-		state.noteSlot(v.slot)
+		if v.tookSlot() {
+			v.slot = slot{counted{v.limiter, key}, identity(h)}
+			state.noteSlot(v.slot)
+		}
 	case v.Status == http.StatusServiceUnavailable || v.Status == StatusClientGone:
 		state.refused.Store(int32(v.Status))
 	}
 	o.finish(h, &v)
 	return v
+}
+
+// tookSlot reports whether the limiter of v took a slot, if it has slots. It took none for a request that
+// DryRun serves although it was denied, for a request that FailOpen admitted, and for a cost of 0.
+func (v *Verdict) tookSlot() bool {
+	return v.Result.Allowed && v.Result.Source != core.SourceNone && v.cost > 0
 }
 
 const (

@@ -219,6 +219,8 @@ func doubtfulClient(t *testing.T, apps Apps) {
 			{ip(here), []string{xff + "unknown, 10.0.0.1"}, notAddress},
 			{ip(here, forwarded), []string{fwd + "for=_hidden"}, strings.Replace(notAddress, "X-Forwarded-For", "Forwarded", 1)},
 			{ip(here), []string{xff + "unknown, 198.51.100.7"}, ""}, // the client itself may have sent this
+			{ip(hops(1)), []string{xff + "unknown, 198.51.100.7"}, ""},
+			{ip(hops(1)), []string{xff + "unknown", xff + "198.51.100.7"}, ""},
 			{ip(here, edge), []string{"X-Real-IP: unknown"}, notOne},
 			{ip(edge), []string{"X-Real-IP: 198.51.100.7", "X-Real-IP: 198.51.100.8"}, notOne},
 			{ip(edge), []string{"X-Real-IP: 198.51.100.7"}, ""},

@@ -187,6 +187,10 @@ func exposeHeaders(b *testbed) {
 				ans.wantStatus(map[bool]int{true: http.StatusOK, false: http.StatusTooManyRequests}[(i+1)*c.times <= 2])
 				ans.wantExposed(c.want)
 			}
+			b.redis.SetError("LOADING")
+			ans := s.get("/a")
+			ans.wantHeader("Retry-After", "1")
+			ans.wantExposed(c.want)
 		})
 	}
 }
