@@ -156,7 +156,7 @@ func after(t *check.Round, run *faultRun, f fault, e *env) {
 	outages := run.watch.count(core.EventOutage)
 	if outages < 1 || outages > 1+whileProbed || outages > run.watch.before+1 {
 		t.Errorf("%d calls failed in %v, %d of them before the breaker opened; want 1, or a few in a busy process: %v",
-			outages, time.Since(run.began), run.watch.before, run.watch.causes)
+			outages, time.Since(run.began), run.watch.before, run.watch.firstCauses())
 	}
 	healthy(t, run)
 	run.watch.wantOutages(t, 1)
@@ -171,7 +171,7 @@ func after(t *check.Round, run *faultRun, f fault, e *env) {
 	if charged < least || charged > most {
 		t.Errorf("%d units are charged, want %d to %d", charged, least, most)
 	}
-	for _, cause := range run.watch.causes {
+	for _, cause := range run.watch.firstCauses() {
 		if cause == nil || strings.Contains(cause.Error(), "circuit breaker open") {
 			t.Errorf("an outage was reported with the cause %v, want the error of a call to Redis", cause)
 		}

@@ -150,7 +150,7 @@ func TestSlotOfNoNode(t *testing.T) {
 	check.Eventually(t, "the fallback decides, as no node has the slot", func() bool { return source("k") == core.SourceFallback })
 	begun := time.Now()
 	if n := watch.count(core.EventOutage); n > 0 && time.Since(begun) < time.Second {
-		t.Errorf("%d failed calls were reported at once, want none as the slot might be on its way: %v", n, watch.causes)
+		t.Errorf("%d failed calls were reported at once, want none as the slot might be on its way: %v", n, watch.firstCauses())
 	}
 	check.Eventually(t, "a failed call is reported", func() bool {
 		source("k")

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -87,6 +88,13 @@ func (w *watcher) count(k core.EventKind) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.events[k]
+}
+
+// firstCauses returns the errors of the first failed calls. A call that outlived its caller can still fail meanwhile.
+func (w *watcher) firstCauses() []error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.causes)
 }
 
 // wantOutages checks that n outages were reported: for each, one event when Redis failed and one when it was back. Only the
