@@ -33,10 +33,11 @@ func SlidingWindowLog(r Rate, o ...LimitOption) Limit {
 
 // SlidingWindowCounter returns a [Limit] that approximates a sliding window in constant memory. It
 // counts the units in the current window, which is aligned to the Unix epoch, and in the previous
-// window. It adds a part of the previous window's count to the current window's count: if a quarter of
-// the previous window is still less than a period ago, a quarter of its count. It suits large limits
-// that should be smooth: if requests come evenly, it has no double burst at the boundary of two windows
-// as a fixed window has.
+// window. To the count of the current window it adds a share of the previous window's count: the share
+// of that window which lies within the last period. For example, if only the last quarter of the
+// previous window lies within the last period, a quarter of that window's count is added. It suits
+// large limits that should be smooth: if requests come evenly, it has no double burst at the boundary
+// of two windows as a fixed window has.
 //
 // It is exact if the units of the previous window came evenly. If they came in a burst at the end
 // of that window, nearly twice the rate's count can be admitted within one period. It keeps one
@@ -75,12 +76,12 @@ func TokenBucket(r Rate, o ...BucketOption) Limit { return with(newLimit(algorit
 // Specification 4.0.
 func GCRA(r Rate, o ...BucketOption) Limit { return with(newLimit(algorithm.GCRA, r), o) }
 
-// LeakyBucket returns a [Limit] that shapes traffic: a queue of [Burst] units, from which one unit
-// leaves every period/count, however the requests came in. The [Result.Delay] of an admitted
-// request says how long to wait for its turn, and the middleware holds the request for that long. A
-// request that does not fit into the queue is denied. LeakyBucket suits a backend that cannot take
-// bursts. If a request leaves the queue before its turn, its place goes to the next request that
-// comes; see [Permit.Cancel].
+// LeakyBucket returns a [Limit] that shapes traffic: a queue of [Burst] units that drains evenly at
+// the rate, however the requests came in. The [Result.Delay] of an admitted request says how long
+// to wait for its turn, and the middleware holds the request for that long. A request that does not
+// fit into the queue is denied. LeakyBucket suits a backend that cannot take bursts. If a request
+// leaves the queue before its turn, its place goes to the next request that comes; see
+// [Permit.Cancel].
 //
 // The default Burst is the number of units that drain in one second, but at least 1. So with the
 // default Burst, no request is held for longer than a second, unless the queue was filled while the
@@ -126,8 +127,8 @@ func LeakyBucket(r Rate, o ...BucketOption) Limit { return with(newLimit(algorit
 // nothing is counted with [FailOpen].
 //
 // In a Result, Remaining is the number of free slots, and ResetAfter and Window are 0. If too few slots are
-// free, RetryAfter is one second, because it is not known when a slot will be given back. A [Ban], and a cost
-// above n, have the same Result as with every other limit. The deny cache never repeats such a denial.
+// free, RetryAfter is one second, because it is not known when a slot will be given back; the deny cache
+// never repeats such a denial. A [Ban], and a cost above n, have the same Result as with every other limit.
 // [Limiter.Reset] frees no slots.
 //
 // InFlight keeps a sorted set with one member of 30 to 140 bytes for each call in flight, and a
@@ -152,10 +153,10 @@ var unlimited = &algorithm.Kind{Name: "unlimited"}
 // An Unlimited counts nothing. It is not part of a [Lease], and no header shows it. If there are other
 // Limits, it has no [Result] of its own, and the other Limits decide as if it were not there.
 //
-// If all Limits of a key are Unlimited, the key is admitted, and [Result.Unlimited] is true, unless [FailOpen]
-// has admitted it. A banned key is denied even then. With the option [Ban], Redis is asked whether the key is
-// banned, and the outage policy decides while Redis does not answer. Without the option Ban, no decision needs
-// Redis, so an outage makes no difference.
+// If all Limits of a key are Unlimited, the key is admitted unless it is banned, and [Result.Unlimited] is
+// true. (If [FailOpen] has admitted the key, Unlimited is false.) With the option [Ban], Redis is asked
+// whether the key is banned, and the outage policy decides while Redis does not answer. Without the option
+// Ban, no decision needs Redis, so an outage makes no difference.
 //
 // Several Limits of a [Limiter] can be Unlimited. In a text, an Unlimited is written "unlimited"; see
 // [ParseLimit].

@@ -70,11 +70,11 @@ func validBan(d time.Duration) bool { return d >= minBan && d <= maxBan }
 
 var errNoBan = errors.New("no key can be blocked without the option Ban: give it to all processes; Ban() bans nobody by itself")
 
-// Block bans key for the duration d from now, in all processes. d is from a millisecond to a year.
-// If the key is banned already, its ban is replaced, so that it becomes longer or shorter. How
-// long the next ban by [Ban] lasts does not change. Block returns an error if d is not allowed, or if the Limiter
-// does not have the option Ban. Other errors are the same as for [Limiter.Reset]. While Redis does
-// not answer, Block returns [ErrUnavailable]; with [FailLocal], this process alone then bans the key.
+// Block bans key for the duration d from now, in all processes. d is from a millisecond to a year. If the key
+// is banned already, its ban is replaced, so that it becomes longer or shorter. Block does not change the
+// durations of later bans that denials begin. Block returns an error if d is not allowed, or if the Limiter
+// does not have the option Ban. Other errors are the same as for [Limiter.Reset]. While Redis does not answer,
+// Block returns [ErrUnavailable]; with [FailLocal], this process alone then bans the key.
 func (l *Limiter) Block(ctx context.Context, key string, d time.Duration) error {
 	return l.block(ctx, key, d, false)
 }

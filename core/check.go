@@ -13,13 +13,13 @@ import (
 // error. It changes no count.
 //
 // An error that is [ErrUnavailable] says why Redis cannot decide, and what to do about it. Possible
-// causes are the address, TLS, the password, the database, a client for a single server that
-// reaches a node of a Cluster, a replica, the version, or a command that the Redis user is not
-// allowed to run. If ctx ends before this is known, the error is the error of ctx. Any other error is
-// advice, with one line for each setting of Redis or of the client that can lose counts while Redis runs,
-// or slows decisions down. Check says nothing about persistence: without it, a restart of Redis forgets
-// all counts. Settings that the Redis user is not allowed to read (by INFO and CONFIG GET) are not
-// checked. A Limiter of [NewMemory] has nothing to check.
+// causes are the address, TLS, the password, the database, the version of Redis, a command that the Redis
+// user is not allowed to run, a server that is a replica, and a client for a single server that is
+// connected to a node of a Cluster. If ctx ends before this is known, the error is the error of ctx. Any
+// other error is advice, with one line for each setting of Redis or of the client that slows decisions
+// down, or can lose counts while Redis runs. Check says nothing about persistence: without it, a restart
+// of Redis forgets all counts. Settings that the Redis user is not allowed to read (by INFO and CONFIG
+// GET) are not checked. A Limiter of [NewMemory] has nothing to check.
 func (l *Limiter) Check(ctx context.Context) error {
 	if l.set.Store == nil {
 		return ctx.Err()

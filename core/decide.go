@@ -23,10 +23,10 @@ func (l *Limiter) Allow(ctx context.Context, key string) (res Result, err error)
 //
 // The error is [ErrInvalidCost] for a negative n, [ErrInvalidKey] for an empty key, and the error of
 // ctx if ctx has ended. With [FailClosed], it is [ErrUnavailable] if Redis did not answer. After
-// ErrUnavailable and after the error of ctx, it is possible that n was charged. The same is possible
-// if the outage policy decides, because only the reply of Redis may be lost. (If ctx had already
-// ended before the call, nothing was charged.) A Limiter with [InFlight] returns an error: use
-// [Limiter.Acquire].
+// ErrUnavailable and after the error of ctx, it is possible that n was charged. It is also possible
+// if the outage policy has decided: Redis may have charged n although its reply was lost. (If ctx
+// had already ended before the call, nothing was charged.) A Limiter with [InFlight] returns an
+// error: use [Limiter.Acquire].
 //
 // The call to Redis is bounded by [Timeout], not by ctx. If ctx ends first, AllowN returns the error of
 // ctx, and the call continues in the background; the outage policy does not apply. The documentation of

@@ -49,8 +49,8 @@ const (
 	// change; it is negative if slots were given back or lost. In Result, only LimiterName and
 	// LimitName are set.
 	EventSlots
-	// EventSlotLost means that slots were lost whose work has not ended, because they could not be
-	// renewed in time or Redis has lost them. Cost is the number of these slots.
+	// EventSlotLost means that slots were lost before their work ended: they could not be renewed
+	// in time, or Redis has lost them. Cost is the number of these slots.
 	EventSlotLost
 	// EventLease is a change of the number of units that this process has on lease; see [Lease].
 	// Cost is the change. At the end of a lease, Cost is negative, and Spent is how many of its

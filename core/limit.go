@@ -111,9 +111,9 @@ type zoneOption string
 // is an IANA name, such as "Europe/Berlin". Without In, PerWeek and PerMonth use UTC. Windows of a
 // calendar begin at the same instant for every key, so [Aligned] changes nothing about them.
 //
-// A window begins at the first instant of its local day, so a day can have 23 or 25 hours. The
-// clock of Redis decides which window a request is in. For Redis, this window must be the one in
-// which this process is by its own clock, or the one before or after it; otherwise the outage policy
+// A window begins at the first instant of its local day, so a day can have 23 or 25 hours. The clock
+// of Redis decides which window a request is in. Redis can decide only if its clock and the clock of
+// this process are in the same window, or in neighboring windows; otherwise the outage policy
 // decides. Time zones come from the system, or from the program if it imports time/tzdata.
 func In(zone string) WindowOption { return zoneOption(zone) }
 

@@ -126,13 +126,14 @@ func Prefix(prefix string) Option {
 // [Limiter.Check] advises to raise it. go-redis has a ReadTimeout of 5 seconds by default, so a longer
 // Timeout needs a longer ReadTimeout.
 //
-// When Redis fails, the first decisions wait one Timeout at most. They wait even if connections are
-// refused at once, because go-redis tries a few times to connect. As long as Redis has answered no
-// decision of this process, decisions go on waiting until 3 s after the first one has timed out, also
-// after a [Limiter.Check]. Once the outage is noticed, Redis is probed in the background, and decisions do
-// not wait. There is one exception: if there was no decision for a second, the next decision, and those
-// that come while it waits, wait for the result of a probe, for at most 100 ms. If Redis is asked about
-// one key after the other, as [AllowAll] describes, these times apply to each key.
+// When Redis fails, each decision waits one Timeout at most, until the outage is noticed. They wait
+// even if connections are refused at once, because go-redis tries a few times to connect. Until Redis
+// has answered the first decision of this process, an outage is noticed only 3 s after the first
+// timeout. (A successful [Limiter.Check] does not change this.) Once the outage is noticed, Redis is
+// probed in the background, and decisions do not wait. There is one exception: if there was no decision
+// for a second, the next decision, and those that come while it waits, wait for the result of a probe,
+// for at most 100 ms. If Redis is asked about one key after the other, as [AllowAll] describes, these
+// times apply to each key.
 //
 // If the deadline of a caller comes before the Timeout, the caller gets the error of its context, and
 // the outage policy does not apply. The middleware then answers 503. If the HTTP client has left, the
@@ -147,16 +148,16 @@ func Timeout(d time.Duration) Option {
 // MaxBatch sets how many decisions of this process can share a round trip to Redis, from 1 (each
 // has its own) to 1000. The default is 128.
 //
-// A decision is sent alone, at once, while fewer than four calls are in flight to the server (two
-// to a node of a Cluster). Further decisions wait, in most cases until one of these calls returns,
-// and are then sent together. (Under load, if round trips are short, decisions already wait while two
-// calls are in flight, so that more of them are sent together. If those two hang, others are sent after a
-// few milliseconds.) The decisions of a batch are made in the order in which they came, after its calls
-// that reserve, settle or renew. Batches that are in flight at the same time can overtake each other. A
-// caller waits for at most one additional round trip, unless more decisions are waiting than fit into one
-// batch, or the first batch has to find out whether one script may have several keys. Under load, a
-// decision costs Redis and this process less than half of the work that it would cost alone. A batch is
-// also limited to about 1.2 ms of Redis's time, which is about 400 decisions of one limit.
+// A decision is sent alone, at once, while fewer than four calls are in flight to the server (two to a
+// node of a Cluster). Further decisions wait, in most cases until one of these calls returns, and are
+// then sent together. (Under load, if round trips are short, decisions already wait while two calls are
+// in flight, so that more of them are sent together. If those two hang, others are sent after a few
+// milliseconds.) In a batch, the calls that reserve, settle or renew come first. Then the decisions
+// follow in the order in which they came. Batches that are in flight at the same time can overtake each
+// other. A caller waits for at most one additional round trip, unless more decisions are waiting than fit
+// into one batch, or the first batch has to find out whether one script may have several keys. Under
+// load, a decision costs Redis and this process less than half of the work that it would cost alone. A
+// batch is also limited to about 1.2 ms of Redis's time, which is about 400 decisions of one limit.
 //
 // With clients other than *redis.Client and *redis.ClusterClient, decisions share no round trips.
 // How decisions share scripts on a Cluster and behind a proxy is described in the operating guide.
@@ -172,14 +173,14 @@ func MaxBatch(n int) Option {
 // DenyCache sets how many denied keys each process remembers, from 0 (none) to 1e7. The default is
 // 10,000. A remembered key takes about 350 bytes.
 //
-// While a denial is remembered, the key is denied without asking Redis, for any cost that is at
-// least as large as the denied one. (Denials of costs above the capacity of a limit are
-// remembered separately: Redis is asked about the first such cost, even if a smaller one was
-// denied.) A denial is remembered until its RetryAfter has passed, and for at most one second. It is
-// remembered for a shorter time, or not at all, if it may be over sooner because somebody gives back
-// slots of [InFlight] or units that are only held. So a Reset, a Cancel or a raised limit takes effect
-// at once in the process that makes it, and within a second in other processes. The cache never
-// admits anything.
+// While a denial is remembered, the key is denied without asking Redis, for any cost that is at least
+// as large as the denied one. (Denials of costs above the capacity of a limit are remembered
+// separately: Redis is asked about the first such cost, even if a cost within the capacity is
+// remembered as denied.) A denial is remembered until its RetryAfter has passed, and for at most one
+// second. It is remembered for a shorter time, or not at all, if it may be over sooner because
+// somebody gives back slots of [InFlight] or units that are only held. So a Reset, a Cancel or a
+// raised limit takes effect at once in the process that makes it, and within a second in other
+// processes. The cache never admits anything.
 //
 // For a cost that is larger than the one that Redis denied, RetryAfter is a lower bound. For a cost
 // above the capacity, Remaining is the number that Redis last reported. If [Ban] is given
@@ -220,17 +221,17 @@ func Hold(d time.Duration) Option {
 // Lease lets this process decide on frequently used keys locally, without exceeding the limit. The
 // process reserves units of such a key for the duration d, and spends them without asking Redis.
 // These decisions have [SourceLease]. d is from 10 milliseconds to 1 second. Without this option,
-// this process alone admits nothing while Redis answers, except by limits that count nothing,
-// such as [Unlimited].
+// a process never admits anything without asking Redis while Redis answers, except by limits that
+// count nothing, such as [Unlimited].
 //
-// A key gets a lease when this process has had 8 requests with the key within d. A lease has as
-// many units as this process used during d, but at most an eighth of the units that remained when
-// Redis last said so, which is usually before the previous lease was taken. So leases shrink near the
-// limit. A lease that would have fewer than three units is not taken. At most 4096 keys of a Limiter
-// have leases, and only keys of up to 512 bytes. A lease is closed before d is over, at the latest
-// after about four fifths of d, and the units that were not spent are given back. If the process dies
-// before that, or cannot reach Redis in time, these units are charged. A process that decides only by
-// leases notices an outage of Redis when it next closes or takes a lease.
+// A key gets a lease when this process has had 8 requests with the key within d. A lease has as many
+// units as this process used during d, but at most an eighth of the units that remained according to
+// the last reply of Redis. That reply usually dates from before the previous lease. So leases shrink
+// near the limit. A lease that would have fewer than three units is not taken. At most 4096 keys of a
+// Limiter have leases, and only keys of up to 512 bytes. A lease is closed before d is over, at the
+// latest after about four fifths of d, and the units that were not spent are given back. If the
+// process dies before that, or cannot reach Redis in time, these units are charged. A process that
+// decides only by leases notices an outage of Redis when it next closes or takes a lease.
 //
 // All processes together never admit more than the limits allow, provided that Redis keeps its
 // writes and that its clock does not step forward. They can admit less than the limits allow: units
@@ -258,10 +259,10 @@ func Clock(clock func() time.Time) Option {
 //
 // One line is logged when Redis fails, one per minute while it does not answer, and one when it
 // answers again. If several Limiters have the same client and [Timeout], one of them logs these
-// lines. Outages that follow each other quickly do not fill the log: if a line was logged in the last
-// minute, a new outage is logged only after it has lasted for a second. If that line was about an
-// outage of a second or more, the new outage is logged only when a minute has passed since that line.
-// The end of an outage is logged only if the outage itself was logged.
+// lines. Outages that follow each other quickly do not fill the log. For a minute after a line about
+// an outage of a second or more, no new outage is logged; if it still lasts at the end of that
+// minute, it is logged then. For a minute after any other line, a new outage is logged only once it
+// has lasted for a second. The end of an outage is logged only if the outage itself was logged.
 //
 // Each failed call is logged at [slog.LevelDebug]. If the failure is no sign of an outage, because
 // Redis has only refused that call, it is a warning instead, at most once per minute.

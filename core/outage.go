@@ -27,8 +27,9 @@ func FailOpen() Option { return policy(failOpen) }
 // FailClosed makes calls return [ErrUnavailable] while Redis does not answer, and the middleware
 // answers with status 503. Only decisions that need no answer of Redis are still made: admissions
 // from a [Lease], denials that [DenyCache] repeats, denials by a limit of 0, and admissions by limits
-// that count nothing, such as [Unlimited]. (With the option [Ban], such admissions are not made,
-// because only Redis knows whether the key is banned.) FailClosed suits logins and payments.
+// that count nothing, such as [Unlimited]. (With the option [Ban], limits that count nothing do not
+// admit either, because only Redis knows whether the key is banned.) FailClosed suits logins and
+// payments.
 func FailClosed() Option { return policy(failClosed) }
 
 func policy(p outagePolicy) Option {

@@ -19,8 +19,9 @@ const (
 
 // A Rate is a number of units per period, such as 100 per minute. The count is from 0 to 1e9, and
 // the period from 1 millisecond to 400 days in whole microseconds; [New], [ParseRate] and
-// [Limiter.With] refuse anything else. A count of 0 denies everything. [New] refuses it, but
-// [ParseRate] and [Limiter.With] do not: see [Limit]. Rates are comparable with ==.
+// [Limiter.With] refuse anything else. A count of 0 denies everything except what costs 0. [New]
+// refuses it, but [ParseRate] and [Limiter.With] do not: see [Limit]. Rates are comparable with
+// ==.
 type Rate struct {
 	count  int64
 	period time.Duration

@@ -47,11 +47,11 @@ func (r *Reservation) Settle(ctx context.Context, actual int64) error {
 // free again, unless the [Hold] is over. A [LeakyBucket] gives a place back as [Permit.Cancel] does.
 func (r *Reservation) Cancel(ctx context.Context) error { return (*admission)(r).cancel(ctx) }
 
-// Keep renews the held units in the background until r ends, for work that can take longer than the
-// [Hold]. The units are renewed at least three times in each Hold. If no renewal succeeds before the
-// Hold is over, the units are charged. The middleware calls Keep for each Reservation that it makes.
-// Slots of [InFlight] are renewed without Keep. Units that come from a [Lease] get a hold of their own, by one
-// renewal, if they are not settled within about a quarter of the lease's duration.
+// Keep renews the held units in the background until r ends, for work that can take longer than the [Hold].
+// The units are renewed at least three times in each Hold. If no renewal succeeds before the Hold is over, the
+// units are charged. The middleware calls Keep for each Reservation that it makes. Slots of [InFlight] are
+// renewed without Keep. Units from a [Lease] are first held as a part of the lease. If they are not settled
+// within about a quarter of its duration, they are renewed once, and from then on have a Hold of their own.
 func (r *Reservation) Keep() { (*admission)(r).renew() }
 
 // Context returns a copy of ctx that is canceled if r loses its slots of [InFlight] before it ends, as

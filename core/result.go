@@ -10,7 +10,7 @@ import (
 	"github.com/redislimit/redislimit/internal/decision"
 )
 
-// Never is the RetryAfter of a request that waiting does not help, because it costs more than the
+// Never is the RetryAfter of a denial that no waiting can change: the request costs more than the
 // capacity. With [FailLocal], while Redis does not answer, the capacity is only this process's share
 // of the limit; see [Processes].
 const Never time.Duration = math.MaxInt64

@@ -27,11 +27,11 @@ func (l *Limiter) Wait(ctx context.Context, key string) (Result, error) { return
 // goes to the next caller that asks Redis, so a later caller can return before an earlier one.
 //
 // WaitN returns at once with [ErrNeverAdmitted] if n is above the capacity. It returns
-// [context.DeadlineExceeded] early if a denial shows, when this caller joins the line or while it is the
-// first, that the callers up to this one cannot all be admitted before the deadline of ctx. Other errors are
-// the same as for [Limiter.AllowN]. If ctx ends before the Delay of a LeakyBucket is over, WaitN gives the
-// place in the queue back. WaitN waits for the end of a [Ban], and never begins one. A Limiter with [InFlight]
-// returns an error: use [Limiter.AcquireWait].
+// [context.DeadlineExceeded] early if a denial shows that this caller and all callers ahead of it cannot be
+// admitted before the deadline of ctx. WaitN finds this out when the caller joins the line, and when the
+// caller is denied as the first in the line. Other errors are the same as for [Limiter.AllowN]. If ctx ends
+// before the Delay of a LeakyBucket is over, WaitN gives the place in the queue back. WaitN waits for the end
+// of a [Ban], and never begins one. A Limiter with [InFlight] returns an error: use [Limiter.AcquireWait].
 func (l *Limiter) WaitN(ctx context.Context, key string, n int64) (res Result, err error) {
 	req := l.newWaiting(key, n, algorithm.OpCharge)
 	defer req.recycle()

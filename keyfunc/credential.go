@@ -65,8 +65,8 @@ func APIKey(name string, o ...CredentialOption) Func {
 	return func(r Request) (string, error) { return c.key(r.Header(name)) }
 }
 
-// ForAPIKey returns the key under which [APIKey], with the same options, counts the credential secret. Use
-// it for Peek and Reset without a request.
+// ForAPIKey returns the key under which [APIKey], with the same options, counts a client that sends the
+// given secret. Use it for Peek and Reset without a request.
 func ForAPIKey(secret string, o ...CredentialOption) string {
 	return newCredential("apikey:", o).digest(secret)
 }

@@ -121,15 +121,16 @@ func LimiterFor(limiter func(keyfunc.Request) (*core.Limiter, error)) Option {
 // often make a handler fail in another way, for example with 500 by leaving early. A handler that reads a
 // slow body holds the reserved units meanwhile, so give the server a ReadTimeout.
 //
-// count must be safe for concurrent use. It is called once for each admitted request, with two
-// exceptions. A request is never counted if its client leaves or its deadline passes before the
-// handler has begun, or if an inner middleware answers it with 503 because the limiter of that
-// middleware could not decide. If the handler panics before it has answered, the status is 500. If
-// the handler takes over the connection before it has answered, the status is 101; in Fiber, it is
-// the status that the handler has set, or 200.
+// count must be safe for concurrent use. It is called once for each admitted request, except in
+// the case of the next paragraph and in two others. A request is never counted if its client
+// leaves or its deadline passes before the handler has begun, or if an inner middleware answers it
+// with 503 because the limiter of that middleware could not decide. If the handler panics before
+// it has answered, the status is 500. If the handler takes over the connection before it has
+// answered, the status is 101; in Fiber, it is the status that the handler has set, or 200.
 //
-// In Gin and Echo, code further out can answer an error of the handler. If the answer comes later than a
-// second after the client has left, or never, the request counts, and count is not called.
+// In Gin and Echo, a handler can return an error, and code further out then writes the response. If this
+// has not happened within a second after the client has left, the request counts, and count is not
+// called.
 //
 // The middleware uses [core.Limiter.Reserve], which says what happens to units that stay held. The
 // response waits until Redis has settled the cost, unless there is room for at least 16 more
@@ -151,7 +152,7 @@ func CountIf(count func(status int) bool) Option {
 // CostAfter charges what a request really cost, such as the tokens of an answer. The handler passes
 // the cost to the SetCost of the adapter before the response ends. Until then, the middleware holds
 // an estimate of the cost, and admits the request if the estimate fits. The estimate is what [Cost]
-// returns, or 1 without Cost. An estimate of 0 fits except during a ban.
+// returns, or 1 without Cost. An estimate of 0 always fits, with the exceptions that Cost names.
 //
 // When the response ends, the cost is charged even if less remains. The excess is a debt: requests
 // are denied until it is paid off. A cost of 0 makes a request free, such as a login that succeeds.
