@@ -33,7 +33,8 @@ type Core[Limiter, Permit, Reservation, Result, Option, Limit, Event any] interf
 	//	queue  a limit has a queue, in which a place may be given back
 	//	units  a limit can charge more or fewer units when the work ends
 	NeedsEnd(l *Limiter) (slots, queue, units bool)
-	// WithoutBans returns a limiter that decides like l, but whose denials do not ban.
+	// WithoutBans returns a limiter that decides like l, but whose denials do not ban. Do not call With on it: the
+	// denials of what With returns would ban.
 	WithoutBans(l *Limiter) *Limiter
 	// AcquireUpTo decides a request that may wait, and sets res. If it returns a nil Permit, there is nothing
 	// to end.

@@ -93,9 +93,10 @@ func (g *Guard) actualCost(ctx context.Context, v Verdict) int64 {
 	return actual
 }
 
-// logFailure logs err, with two exceptions: an outage, which the limiter itself logs, and the error of
-// ctx, because nobody waits for the reply then. The failed call is not repeated: when the hold expires,
-// the units are charged and the slots are free.
+// logFailure logs err, with two exceptions. One is ErrUnavailable, because the limiter itself logs its causes: an
+// outage, a call that Redis refused, and calls that this process could not send. The other is the error of ctx,
+// because nobody waits for the reply then. The failed call is not repeated: when the hold expires, the units
+// are charged and the slots are free.
 func (v *Verdict) logFailure(ctx context.Context, message string, err error) {
 	if err != nil && !errors.Is(err, core.ErrUnavailable) && (ctx.Err() == nil || !errors.Is(err, ctx.Err())) {
 		logError(ctx, v.limiter, message, err)
