@@ -3,8 +3,8 @@ package keyfunc
 import "fmt"
 
 // Route returns a Func that counts by the pattern that the request matched, such as "/users/{id}". A
-// client can choose any path, but only patterns that your service has. [Join] Route with another key to
-// limit each client on each route.
+// client can invent paths, but not patterns: your service has only a few. [Join] Route with another key
+// to limit each client on each route.
 //
 // If the framework does not know the route yet, the error is [ErrNoKey]. With net/http and Fiber, mount the
 // middleware on the route itself. Gin and Echo know the route in middleware that is mounted with Use; Echo
