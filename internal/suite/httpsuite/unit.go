@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -73,9 +74,9 @@ func Unanswered(t *testing.T, app func(limit Limit, fails func() error) http.Han
 	}
 }
 
-// HalfClosed plays a client that guesses passwords, closes its sending side, so that the context of its request ends, and reads
-// the answer. Each guess must count, however late the application answers it. app returns an app in which outer middleware
-// answers the error fails of the handler with 401, after it has called late.
+// HalfClosed plays a client that guesses passwords, closes its sending side while its request is served, so that the context
+// of the request ends, and reads the answer. Each guess must count, however late the application answers it. app returns an
+// app in which outer middleware answers the error fails of the handler with 401, after it has called late.
 func HalfClosed(t *testing.T, app func(limit Limit, fails error, late func()) http.Handler) {
 	t.Helper()
 	lim, err := core.NewMemory("api", core.FixedWindow(core.PerDay(2)))
@@ -83,27 +84,25 @@ func HalfClosed(t *testing.T, app func(limit Limit, fails error, late func()) ht
 	t.Cleanup(func() { _ = lim.Close() })
 	failures := guard.CountIf(func(status int) bool { return status == http.StatusUnauthorized })
 	limit := Limit{Limiter: lim, Key: keyfunc.IP(), Options: []guard.Option{failures}}
-	s := httptest.NewServer(app(limit, errors.New("wrong password"), func() { time.Sleep(1500 * time.Millisecond) }))
+	var client atomic.Pointer[net.TCPConn]
+	s := httptest.NewServer(app(limit, errors.New("wrong password"), func() {
+		_ = client.Load().CloseWrite()
+		time.Sleep(1500 * time.Millisecond) // the server notices the end of the connection long before
+	}))
 	t.Cleanup(s.Close)
 	for i, want := range []int{http.StatusUnauthorized, http.StatusUnauthorized, http.StatusTooManyRequests} {
-		if got := guessHalfClosed(t, s.Listener.Addr().String()); got != want {
-			t.Errorf("guess %d: got status %d, want %d", i+1, got, want)
+		var d net.Dialer
+		conn, err := d.DialContext(t.Context(), "tcp", s.Listener.Addr().String())
+		check.Need(t, err)
+		t.Cleanup(func() { _ = conn.Close() })
+		client.Store(conn.(*net.TCPConn))
+		_, err = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: a.example\r\n\r\n")
+		check.Need(t, err)
+		response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		check.Need(t, err)
+		_ = response.Body.Close()
+		if response.StatusCode != want {
+			t.Errorf("guess %d: got status %d, want %d", i+1, response.StatusCode, want)
 		}
 	}
-}
-
-// guessHalfClosed sends a request, closes the sending side of its connection, and returns the status of the answer.
-func guessHalfClosed(t *testing.T, addr string) int {
-	t.Helper()
-	var d net.Dialer
-	conn, err := d.DialContext(t.Context(), "tcp", addr)
-	check.Need(t, err)
-	defer func() { _ = conn.Close() }()
-	_, err = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: a.example\r\n\r\n")
-	check.Need(t, err)
-	check.Need(t, conn.(*net.TCPConn).CloseWrite())
-	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
-	check.Need(t, err)
-	_ = response.Body.Close()
-	return response.StatusCode
 }
