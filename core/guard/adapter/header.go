@@ -153,7 +153,8 @@ func (o headers) reset(res *core.Result) int64 {
 }
 
 // setExposed adds to Access-Control-Expose-Headers the names of all headers that the settings allow, even
-// if this response does not have them. Names that the application has put there stay.
+// if this response does not have them. Names that the application has put there stay. If they are in several
+// lines of an http.Header, setExposed joins these lines. (In Fiber, Set changes only the first line.)
 func (o headers) setExposed(h Header) {
 	names := []string{headerRetryAfter}
 	if o.Millis {
@@ -165,8 +166,12 @@ func (o headers) setExposed(h Header) {
 	if o.Sets&ietf != 0 {
 		names = append(names, "RateLimit", "RateLimit-Policy")
 	}
+	before := h.Get(headerExpose)
+	if native, ok := h.(http.Header); ok {
+		before = strings.Join(native[headerExpose], ",") // Set deletes all lines, but Get returns only the first
+	}
 	var exposed []string
-	for name := range strings.SplitSeq(h.Get(headerExpose), ",") {
+	for name := range strings.SplitSeq(before, ",") {
 		if name = strings.TrimSpace(name); name != "" {
 			exposed = append(exposed, name)
 		}
