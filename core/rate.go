@@ -9,7 +9,7 @@ import (
 	"github.com/redislimit/redislimit/internal/calendar"
 )
 
-// The bounds of a Rate, within which all arithmetic is exact.
+// The bounds of a Rate. They help to keep all numbers in the range in which the arithmetic of Lua is exact.
 const (
 	maxCount  = 1_000_000_000
 	minPeriod = time.Millisecond

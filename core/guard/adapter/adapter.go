@@ -32,14 +32,16 @@ import (
 	"github.com/redislimit/redislimit/keyfunc"
 )
 
-// An Adapter makes the Guards, options and key functions of the adapter for one framework. N is the
-// framework's own request or context, and H its handler. The value is the name of the adapter's
-// package, which appears in error messages:
+// An Adapter makes the Guards, options and key functions of the adapter for one framework. N is what the
+// application's key functions get, usually the framework's own request or context. H is the type of the
+// functions that are given to OnDenied and OnError, usually that of the framework's handlers. The value is
+// the name of the adapter's package, which appears in error messages:
 //
 //	const framework = adapter.Adapter[*gin.Context, gin.HandlerFunc]("ginlimit")
 //
-// In the adapter's package, the function Middleware calls New. The functions NewAnswerer, OnDenied,
-// OnError and Key call the methods with these names.
+// In the adapter's package, the function Middleware (in gRPC, Unary and Stream) calls New. The functions
+// NewAnswerer, OnDenied and OnError call the methods with these names. Key calls the method Key or
+// ContextKey.
 type Adapter[N, H any] string
 
 // maxWaiting is the default of [guard.MaxWaiting].
@@ -122,9 +124,9 @@ func (a Adapter[N, H]) CountIf(count func(code int) bool) guard.Option {
 	})
 }
 
-// Key returns a key function that calls f with the framework's own request. The adapter's package
-// returns this key function from its own function Key. The key function panics if it gets a request
-// whose framework's own request does not have the type N. Key panics if f is nil.
+// Key returns a key function that calls f with the framework's own request. The function Key of the
+// adapter's package returns this key function, or one that calls it. The key function panics if the
+// framework's own request does not have the type N. Key panics if f is nil.
 func (a Adapter[N, H]) Key(f func(N) (string, error)) keyfunc.Func {
 	settings.MustFunc(f == nil, "Key", "takes the key from a request")
 	return func(r keyfunc.Request) (string, error) { return f(a.native(r)) }
@@ -137,7 +139,7 @@ func (a Adapter[N, H]) ContextKey(f func(context.Context, N) (string, error)) ke
 	return func(r keyfunc.Request) (string, error) { return f(r.Context(), a.native(r)) }
 }
 
-// native returns the framework's own request. It panics if that does not have the type N, because r
+// native returns the framework's own request. It panics if this request does not have the type N: r then
 // comes from another adapter.
 func (a Adapter[N, H]) native(r keyfunc.Request) N {
 	native, ok := r.Unwrap().(N)
@@ -159,7 +161,7 @@ type Handlers[H any] struct{ denied, failed any }
 
 // For returns the handler that answers a request with the Verdict v: for a denial, the handler of
 // OnDenied, and otherwise that of OnError. It returns false if the user has given no such handler;
-// the adapter then writes its default answer.
+// the adapter then gives its default answer.
 func (h Handlers[H]) For(v Verdict) (H, bool) {
 	chosen := h.failed
 	if v.Status == http.StatusTooManyRequests {

@@ -60,17 +60,17 @@ func (o headers) finish(h Header, v *Verdict) {
 	}
 }
 
-// cachingHeaders are the headers that allow a cache to store a response, or to validate a stored
-// response. They also include Content-Disposition, which would make a browser save the answer as the
-// file that the user wanted to download.
+// cachingHeaders are the headers about caching that forbidCaching removes. They also include
+// Content-Disposition, which would make a browser save the answer as the file that the user wanted to
+// download.
 var cachingHeaders = []string{
 	"Age", "Cdn-Cache-Control", "Cloudflare-Cdn-Cache-Control", "Content-Disposition", "Etag", "Expires", "Last-Modified",
 	"Surrogate-Control", "X-Accel-Expires",
 }
 
-// forbidCaching sets headers that forbid caches to store the response. A cache could otherwise send the
-// answer to one client, with its Retry-After, to other clients. RFC 6585, section 4, forbids caches
-// to store a 429. The header Vary stays, because it says nothing about the body.
+// forbidCaching sets headers that forbid caches to store the response. Otherwise a cache could store the
+// answer to one client and send it, with its Retry-After, to other clients. RFC 6585, section 4, forbids
+// caches to store a 429. The header Vary stays, because it says nothing about the body.
 func forbidCaching(h Header) {
 	for _, name := range cachingHeaders {
 		h.Del(name)
@@ -109,7 +109,7 @@ func statusOfError(ctx context.Context, err error) int {
 
 // statusOf returns the status of a request whose context ended before the request was served. ended is
 // the error of the context. If it is context.DeadlineExceeded, a deadline has passed: one that the
-// server has set, or the deadline of a gRPC call. Otherwise the client has left.
+// server has set, or the deadline of a gRPC call. Otherwise the client has probably left.
 func statusOf(ended error) int {
 	if errors.Is(ended, context.DeadlineExceeded) {
 		return http.StatusServiceUnavailable
@@ -159,7 +159,7 @@ func (a *Answerer) RetryIn(v Verdict) time.Duration { return a.headers.retryMill
 
 var errNoDecision = errors.New("neither a decision nor an error was passed to the Answerer: pass both values that the limiter's method returned")
 
-// verdict returns the Verdict for a decision or, if there is none, for err.
+// verdict returns the Verdict for err or, if err is nil, for decision.
 func (a *Answerer) verdict(ctx context.Context, state *RequestState, decision core.Decision, err error) Verdict {
 	v := Verdict{state: state, Err: err}
 	if err == nil && decision != nil {
@@ -179,8 +179,8 @@ func (a *Answerer) verdict(ctx context.Context, state *RequestState, decision co
 	return v
 }
 
-// logMistake logs a mistake of the application. It logs at most once per minute, because every request
-// may repeat the mistake.
+// logMistake logs a mistake of the application. It logs about once per minute at most, because every
+// request may repeat the mistake.
 func (a *Answerer) logMistake(ctx context.Context, state *RequestState, err error) {
 	now, last := time.Now().Unix(), a.mistakeLogged.Load()
 	if since := now - last; since >= 0 && since < 60 || !a.mistakeLogged.CompareAndSwap(last, now) {

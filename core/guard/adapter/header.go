@@ -39,10 +39,10 @@ func defaultHeaders() settings.Headers { return settings.Headers{Sets: xRateLimi
 // headers writes the headers of a response. Its fields are the settings for them.
 type headers settings.Headers
 
-// set writes the headers about res. A middleware further out may already have written X-RateLimit
-// headers or headers of the set IETF about a tighter Result: set does not change these. draw is the
-// random number of the answer; see retryIn. If res is Unlimited, set writes no numbers, but a denial
-// by a ban still gets a Retry-After. The caller holds the lock of state.
+// set writes the headers about res. A middleware of the same adapter further out may already have written
+// X-RateLimit headers or headers of the set IETF about a tighter Result: set does not change these. draw is
+// the random number of the answer; see retryIn. If res is Unlimited, set writes no numbers, but a denial by
+// a ban still gets a Retry-After. The caller holds the lock of state.
 func (o headers) set(h Header, res *core.Result, draw float64, state *RequestState) {
 	unlimited := res.Unlimited()
 	if o.Sets == 0 || (o.OnDenial || unlimited) && res.Allowed {
@@ -99,9 +99,10 @@ func (o headers) retryIn(d, unit time.Duration, draw float64) int64 {
 	return first + int64(draw*float64(last-first+1))
 }
 
-// setXRateLimit writes the three headers, or two for slots, which have no reset. It formats all numbers
-// in one string, which takes one allocation. It assigns to an http.Header as to a map, because Set
-// would allocate a slice for each value. The caller holds the lock of state, whose buffers it uses.
+// setXRateLimit writes the three headers, or two for slots, which have no reset. Unless h is a BytesHeader,
+// the values are parts of one string, which takes one allocation. setXRateLimit assigns to an http.Header
+// as to a map, because Set would allocate a slice for each value. It uses the buffers of state, so the
+// caller must hold the lock of state.
 func (o headers) setXRateLimit(h Header, res *core.Result, state *RequestState) {
 	text := strconv.AppendInt(state.text[:0], res.Limit, 10)
 	limit := len(text)
@@ -121,7 +122,7 @@ func (o headers) setXRateLimit(h Header, res *core.Result, state *RequestState) 
 		return
 	}
 	values := &state.values
-	if values[0] != "" { // a middleware further out uses these values in the headers, which net/http may be reading
+	if values[0] != "" { // an earlier decision has put these values into the headers, which net/http may be reading
 		values = new([3]string)
 	}
 	all := string(text)
@@ -139,8 +140,8 @@ func (o headers) setXRateLimit(h Header, res *core.Result, state *RequestState) 
 }
 
 // reset returns the value of X-RateLimit-Reset: Unix time or, with ResetInSeconds, seconds from now. In
-// a fixed window, the Unix time is the same for every response, because At and ResetAfter come from
-// the same clock.
+// a fixed window, the Unix time is usually the same for every response, because At and ResetAfter come
+// from the same clock.
 func (o headers) reset(res *core.Result) int64 {
 	if o.Delta {
 		return format.SecondsCeil(res.ResetAfter)
@@ -153,7 +154,8 @@ func (o headers) reset(res *core.Result) int64 {
 }
 
 // setExposed adds to Access-Control-Expose-Headers the names of all headers that the settings allow, even
-// if this response does not have them. Names that the application has put there stay.
+// if this response does not have them. Names that the application has put there stay. If they are in several
+// lines of an http.Header, setExposed joins these lines. (In Fiber, Set changes only the first line.)
 func (o headers) setExposed(h Header) {
 	names := []string{headerRetryAfter}
 	if o.Millis {
@@ -165,8 +167,12 @@ func (o headers) setExposed(h Header) {
 	if o.Sets&ietf != 0 {
 		names = append(names, "RateLimit", "RateLimit-Policy")
 	}
+	before := h.Get(headerExpose)
+	if native, ok := h.(http.Header); ok {
+		before = strings.Join(native[headerExpose], ",") // Set deletes all lines, but Get returns only the first
+	}
 	var exposed []string
-	for name := range strings.SplitSeq(h.Get(headerExpose), ",") {
+	for name := range strings.SplitSeq(before, ",") {
 		if name = strings.TrimSpace(name); name != "" {
 			exposed = append(exposed, name)
 		}

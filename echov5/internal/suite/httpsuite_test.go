@@ -130,8 +130,8 @@ func middlewareEcho(mount httpsuite.Mount) echo.MiddlewareFunc {
 				c.SetRequest(httpsuite.SignIn(c.Request(), httpsuite.TypedUserKey, user))
 			}
 		})
-	case httpsuite.SetHeader:
-		return beforeEcho(func(c *echo.Context) { c.Response().Header().Set(m.Name, m.Value) })
+	case httpsuite.AddHeader:
+		return beforeEcho(func(c *echo.Context) { c.Response().Header().Add(m.Name, m.Value) })
 	case httpsuite.Log:
 		return middleware.RequestLoggerWithConfig(middleware.RequestLoggerConfig{
 			LogStatus: true, HandleError: true,

@@ -393,7 +393,7 @@ func answersAreCharged(b *testbed) {
 // answersHaveTheirLength sets the length of the body of the usual response: another body must not be cut to that length.
 func answersHaveTheirLength(b *testbed) {
 	lim := b.limiter(core.FixedWindow(core.PerMinute(1)))
-	s := b.serve(App{Renders: true, Use: []Mount{SetHeader{"Content-Length", "6"}}, Routes: []Route{
+	s := b.serve(App{Renders: true, Use: []Mount{AddHeader{"Content-Length", "6"}}, Routes: []Route{
 		{Path: "/middleware", Use: []Mount{Limit{Limiter: lim, Key: keyfunc.IP(), Options: []guard.Option{estimate(2)}}}},
 		{Path: "/handler", Handler: Handler{Asks: []Ask{charging(lim, 2)}}},
 	}})

@@ -82,15 +82,15 @@ type Route struct {
 	Handler Handler
 }
 
-// A Mount is a middleware: [Auth], [SetHeader], [Log], [CORS], [Compress] or [Limit].
+// A Mount is a middleware: [Auth], [AddHeader], [Log], [CORS], [Compress] or [Limit].
 type Mount interface{ mount() }
 
 // Auth is authentication that trusts UserHeader. It stores the user, if there is one, under UserKey and TypedUserKey, where
 // the framework's own middlewares would.
 type Auth struct{}
 
-// SetHeader sets a header of the response, as a CORS middleware does.
-type SetHeader struct{ Name, Value string }
+// AddHeader sets a header of the response, as a CORS middleware does.
+type AddHeader struct{ Name, Value string }
 
 // Log reports the status of each response, as a log of requests shows it.
 type Log struct{ Saw func(status int) }
@@ -115,7 +115,7 @@ type Limit struct {
 }
 
 func (Auth) mount()      {}
-func (SetHeader) mount() {}
+func (AddHeader) mount() {}
 func (Log) mount()       {}
 func (CORS) mount()      {}
 func (Compress) mount()  {}

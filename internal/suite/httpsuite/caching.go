@@ -16,17 +16,17 @@ func cachingCases() []testCase {
 
 // cacheable are the headers that an outer middleware sets for the handler's response.
 var cacheable = []Mount{
-	SetHeader{"Cache-Control", "public, max-age=3600"}, SetHeader{"Age", "7"}, SetHeader{"Etag", `"v1"`},
-	SetHeader{"Expires", "Mon, 16 Nov 2026 10:00:00 GMT"}, SetHeader{"Last-Modified", "Mon, 16 Nov 2026 09:00:00 GMT"},
-	SetHeader{"Content-Disposition", "attachment"}, SetHeader{"CDN-Cache-Control", "max-age=3600"},
-	SetHeader{"Cloudflare-CDN-Cache-Control", "max-age=3600"}, SetHeader{"Surrogate-Control", "max-age=3600"}, SetHeader{"X-Accel-Expires", "3600"},
+	AddHeader{"Cache-Control", "public, max-age=3600"}, AddHeader{"Age", "7"}, AddHeader{"Etag", `"v1"`},
+	AddHeader{"Expires", "Mon, 16 Nov 2026 10:00:00 GMT"}, AddHeader{"Last-Modified", "Mon, 16 Nov 2026 09:00:00 GMT"},
+	AddHeader{"Content-Disposition", "attachment"}, AddHeader{"CDN-Cache-Control", "max-age=3600"},
+	AddHeader{"Cloudflare-CDN-Cache-Control", "max-age=3600"}, AddHeader{"Surrogate-Control", "max-age=3600"}, AddHeader{"X-Accel-Expires", "3600"},
 }
 
 func caching(b *testbed) {
 	lim := b.limiter(core.FixedWindow(core.PerMinute(4)))
 	limit := Limit{Limiter: lim, Key: keyfunc.IP(), Options: []guard.Option{estimate(3)}}
 	unnamed := Limit{Limiter: b.limiter(core.FixedWindow(core.PerHour(1))), Key: keyfunc.IP(), Options: []guard.Option{guard.NoHeaders()}}
-	s := b.serve(App{Renders: true, Use: append([]Mount{SetHeader{"Vary", "Accept"}}, cacheable...), Routes: []Route{
+	s := b.serve(App{Renders: true, Use: append([]Mount{AddHeader{"Vary", "Accept"}}, cacheable...), Routes: []Route{
 		{Path: "/middleware", Use: []Mount{limit}},
 		{Path: "/handler", Handler: Handler{Asks: []Ask{charging(lim, 3)}}},
 		{Path: "/unnamed", Use: []Mount{unnamed}},
@@ -36,7 +36,7 @@ func caching(b *testbed) {
 		served := s.get(path)
 		served.wantServed()
 		for _, mount := range cacheable {
-			set := mount.(SetHeader)
+			set := mount.(AddHeader)
 			served.wantHeader(set.Name, set.Value)
 		}
 		s.get(path).wantUncached(http.StatusTooManyRequests)
@@ -50,7 +50,7 @@ func caching(b *testbed) {
 	b.each("OwnHandler", func(b *testbed) {
 		own := b.fixed(1)
 		own.OnDenied = &Handler{Status: http.StatusTooManyRequests, Body: "slow down"}
-		s := b.serve(App{Use: append([]Mount{SetHeader{"Vary", "Accept"}}, cacheable...), Routes: []Route{{Path: "/a", Use: []Mount{own}}}})
+		s := b.serve(App{Use: append([]Mount{AddHeader{"Vary", "Accept"}}, cacheable...), Routes: []Route{{Path: "/a", Use: []Mount{own}}}})
 		s.get("/a").wantServed()
 		s.get("/a").wantUncached(http.StatusTooManyRequests)
 	})
@@ -74,7 +74,7 @@ func (a answer) wantUncached(status int) {
 	a.wantHeader("Cache-Control", "no-store")
 	a.wantHeader("Vary", "Accept")
 	for _, mount := range cacheable[1:] {
-		set := mount.(SetHeader)
+		set := mount.(AddHeader)
 		a.wantHeader(set.Name, "")
 	}
 }

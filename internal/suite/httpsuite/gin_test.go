@@ -77,8 +77,8 @@ func middlewareGin(mount httpsuite.Mount) gin.HandlerFunc {
 				}
 			}
 		}
-	case httpsuite.SetHeader:
-		return func(c *gin.Context) { c.Header(m.Name, m.Value) }
+	case httpsuite.AddHeader:
+		return func(c *gin.Context) { c.Writer.Header().Add(m.Name, m.Value) }
 	case httpsuite.Log:
 		return func(c *gin.Context) {
 			c.Next()

@@ -27,7 +27,7 @@ func headerCases() []testCase {
 // headersAlone compares a limited response with the response of the bare handler: all headers that the app sets stay the
 // same, byte for byte, and only the three headers of the limit are added.
 func headersAlone(b *testbed) {
-	app := SetHeader{"App", "a,  b"}
+	app := AddHeader{"App", "a,  b"}
 	s := b.serve(App{Use: []Mount{app}, Routes: []Route{{Path: "/bare"}, {Path: "/a", Use: []Mount{b.fixed(1)}}}})
 	bare, limited := s.get("/bare"), s.get("/a")
 	bare.wantServed()
@@ -163,20 +163,22 @@ func resetDelta(b *testbed) {
 func exposeHeaders(b *testbed) {
 	const legacy = "x-ratelimit-limit x-ratelimit-remaining x-ratelimit-reset retry-after"
 	for _, c := range []struct {
-		name, before string
-		options      []guard.Option
-		times        int
-		want         string
+		name    string
+		before  []string // lines of the app
+		options []guard.Option
+		times   int
+		want    string
 	}{
-		{"Overlapping", "App, retry-after,X-RateLimit-Limit", nil, 1, "app " + legacy},
-		{"Stacked", "App", nil, 2, "app " + legacy},
-		{"IETF", "App", []guard.Option{guard.Headers(guard.IETF)}, 2, "app ratelimit ratelimit-policy retry-after"},
-		{"Both", "", []guard.Option{guard.Headers(guard.IETF | guard.XRateLimit)}, 1, "ratelimit ratelimit-policy " + legacy},
+		{"Overlapping", []string{"App, retry-after,X-RateLimit-Limit"}, nil, 1, "app " + legacy},
+		{"TwoLines", []string{"App", "App2, App3"}, nil, 2, "app app2 app3 " + legacy},
+		{"Stacked", []string{"App"}, nil, 2, "app " + legacy},
+		{"IETF", []string{"App"}, []guard.Option{guard.Headers(guard.IETF)}, 2, "app ratelimit ratelimit-policy retry-after"},
+		{"Both", nil, []guard.Option{guard.Headers(guard.IETF | guard.XRateLimit)}, 1, "ratelimit ratelimit-policy " + legacy},
 	} {
 		b.each(c.name, func(b *testbed) {
 			var mounts []Mount
-			if c.before != "" {
-				mounts = append(mounts, SetHeader{"Access-Control-Expose-Headers", c.before})
+			for _, line := range c.before {
+				mounts = append(mounts, AddHeader{"Access-Control-Expose-Headers", line})
 			}
 			limit := b.fixed(2)
 			limit.Options = slices.Concat(c.options, []guard.Option{guard.ExposeHeaders()})

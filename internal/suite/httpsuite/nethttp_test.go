@@ -60,9 +60,9 @@ func middlewareNetHTTP(mount httpsuite.Mount) func(http.Handler) http.Handler {
 			}
 			return r
 		})
-	case httpsuite.SetHeader:
+	case httpsuite.AddHeader:
 		return before(func(w http.ResponseWriter, r *http.Request) *http.Request {
-			w.Header().Set(m.Name, m.Value)
+			w.Header().Add(m.Name, m.Value)
 			return r
 		})
 	case httpsuite.Log:

@@ -83,9 +83,9 @@ func Middleware[C Ctx](mount httpsuite.Mount, render func(C, error) error) func(
 			}
 			return c.Next()
 		}
-	case httpsuite.SetHeader:
+	case httpsuite.AddHeader:
 		return func(c C) error {
-			c.Set(m.Name, m.Value)
+			c.Response().Header.Add(m.Name, m.Value)
 			return c.Next()
 		}
 	case httpsuite.Log:
