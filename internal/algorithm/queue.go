@@ -130,12 +130,12 @@ func (q *queue) trim(s *State, now int64) (all, left int64) {
 	return all, left
 }
 
-// left returns the C of an Observation after its charge to s: as c, but with the size of the largest free
-// place that is left.
+// left returns c, the C of an Observation whose cost has been charged to s, with the size of the largest free
+// place that is still left.
 func (q *queue) left(s *State, c int64) int64 {
 	before, _ := unpack(c)
-	if before == 0 {
-		return c
+	if before == 0 && s.log != nil {
+		return c // the free places are as they were
 	}
 	largest := int64(0)
 	for _, p := range entries(s) {
