@@ -13,7 +13,7 @@ type Operation struct {
 	N    int64 // the number of units; for OpBlock, the duration of the ban in microseconds
 
 	Actual  int64 // for OpSettle: the actual cost
-	HoldID  int64 // for OpReserve, and for slots: the id that the holds get; if 0, Append makes a new one
+	HoldID  int64 // in Redis: the id of slots, and of holds if their key has no id yet; if 0, Append makes one
 	AtLeast bool  // for OpBlock: a ban that ends later stays as it is
 
 	// Handles has one handle for each limit. OpSettle, OpRefund, OpRenew and OpRelease are about the
@@ -27,9 +27,9 @@ type Operation struct {
 // NewHoldID returns a new id for holds. The id need not be secret, because it only distinguishes holds.
 func NewHoldID() int64 { return 1 + rand.Int64N(1<<48) }
 
-// Append appends the arguments of a call that is not a plain decision, except those about bans and the
-// constants, which follow them. holds has the HoldDuration of each limit. The caller makes that slice once for
-// all calls.
+// Append appends the arguments of a call that is not a plain decision. If the call also needs arguments about
+// bans, or constants, the caller appends them afterwards. holds has the HoldDuration of each limit. The
+// caller makes that slice once for all calls.
 func (c Operation) Append(args, holds []any) []any {
 	// Lua would round a number above maxInstant. No limit admits that many units anyway.
 	args = append(args, string(c.Op), min(c.N, maxInstant), c.third())
@@ -68,11 +68,11 @@ func (c Operation) third() int64 {
 	}
 }
 
-// How many integers a reply has. The short form has replyLen for each limit, and the long form
-// otherReplyLen. A plain decision gets the short form, unless it finds holds, something unusual or a queue
-// with free places, or decides on a queue and other limits together. OpBlock and every call that was not
-// carried out as a whole (see below) also get the short form. All other calls get the long form. Behind the
-// limits, either form has banReplyLen integers for each limiter with bans.
+// How many integers a reply has. The short form has replyLen for each limit, and the long form otherReplyLen.
+// A plain decision gets the short form, unless it finds holds, something unusual or a queue with free places,
+// or decides on a queue and other limits together. OpBlock also gets the short form, and so does every call
+// that was not carried out, or only in part (the values 2, 4 and 5 below). All other calls get the long form.
+// After the limits, either form has banReplyLen integers for each limiter with bans.
 const (
 	replyLen      = 5
 	otherReplyLen = 8
@@ -109,19 +109,20 @@ func SplitReply(reply []int64, limits, bans int) (next, banned, rest []int64, er
 func Undone(reply []int64) bool { return len(reply) > 0 && reply[0] == undone }
 
 // ErrPartly is the error of a call that failed after it had changed some of its limits. The call must
-// not be repeated.
+// not be repeated. (If a script has only one call, that call gets the error of Redis instead.)
 var ErrPartly = errors.New("redis has changed some of the limits, and failed then")
 
-// ErrReply is the error of a reply that the scripts never give. It concerns only the call that got the
-// reply, and does not mean that the server is unavailable.
+// ErrReply is the error of a reply that the scripts never give. It does not mean that the server is
+// unavailable. It usually concerns only one call. If the whole reply to a script has a wrong length, it
+// concerns all calls of the script.
 var ErrReply = errors.New("unexpected reply from redis")
 
-// DecodeReply decodes the reply to one call, as SplitReply returns it. The caller must first have checked that
-// the reply is not Undone, and that the key was not banned before. DecodeReply returns ErrPartly if the call
-// has failed after it had changed some of its limits. It checks the reply, because the reply may come from a
-// faulty proxy, and returns ErrReply if the script never gives such a reply. For a decision, DecodeReply writes
-// the answer of each limit to answers. Unless call.Handles is nil, it writes the handles of charges and holds
-// to call.Handles.
+// DecodeReply decodes the reply to one call, as SplitReply returns it. The caller must first have checked
+// that the reply is not Undone, and that the key was not banned before. DecodeReply returns ErrPartly if the
+// call has failed after it had changed some of its limits. The reply may come from a faulty proxy, so
+// DecodeReply returns ErrReply if the length is wrong, or if a number that it needs is out of range. For a
+// decision, DecodeReply writes the answer of each limit to answers. Unless call.Handles is nil, it writes the
+// handles of charges and holds to call.Handles.
 func DecodeReply(reply []int64, call Operation, limits []Limit, answers []Answer) error {
 	each := len(reply) / len(limits)
 	switch {
@@ -142,7 +143,7 @@ func DecodeReply(reply []int64, call Operation, limits []Limit, answers []Answer
 		o := Observation{At: n[1], A: n[2], B: n[3], C: n[4]}
 		valid := !decides || o.At >= 0 && o.At < maxInstant
 		if m.Delays {
-			if each == replyLen { // there are no free places: in the short form, C is the epoch instead
+			if each == replyLen { // there are no free places; after a charge, the epoch is in the place of C
 				handle.A, o.C = o.C, 0
 			}
 			valid = valid && o.C >= 0 && max(o.C, held) < 1<<packed
@@ -162,8 +163,8 @@ func DecodeReply(reply []int64, call Operation, limits []Limit, answers []Answer
 }
 
 // setHandle sets h to the handle of the charge or hold that call has made after it observed o. replied is the
-// handle in the reply. If the operation charges and holds nothing, or has found no hold to renew, h stays as it
-// is, or becomes the zero Handle if m has slots. If a limit has denied, h means nothing.
+// handle in the reply. If the operation neither charges nor holds anything, or has found no hold to renew, h
+// stays as it is; if m has slots, h becomes the zero Handle instead. If a limit has denied, h means nothing.
 func (m Limit) setHandle(h *Handle, call Operation, o Observation, replied Handle) {
 	q, queues := m.Evaluator.(*queue)
 	switch {

@@ -24,28 +24,29 @@ const maxFree = 128
 // have begun; its other units stay free.
 //
 // A new epoch begins:
-//   - with a charge to an empty queue. The epoch is the instant of the charge.
+//   - if a charge finds the queue empty. The epoch is the instant of the charge.
 //   - if the rate of the limit has changed; see Adopt.
-//   - with a charge that takes no free place in a queue whose end is more than `longest` after the epoch. The
+//   - if the end of the queue is more than `longest` after the epoch, and a charge takes no free place. The
 //     epoch is the instant of the charge.
 //
-// With a new epoch, the queue forgets its free places, and places that were taken before cannot be given
-// back any more (unless the clock still shows the microsecond of the previous epoch, as it may after a reset).
+// With a new epoch, the queue forgets its free places, and places that were taken before cannot be given back
+// any more. (An exception: after a reset, the new epoch can be the same microsecond as the previous one.)
 //
-//	Observation  A and B as in bucket: the time from now to the end of the queue. C is about free places,
-//	             and not about another rate as in bucket: see pack
+//	Observation  A and B as in bucket: the time from now to the end of the queue. C is about free places:
+//	             see pack
 //	State        A and B as in bucket: the instant at which the queue ends. C is the epoch. log has the
 //	             free places in the order of their numbers. No two of them touch, and none touches the end
 //	             of the queue
 //	Handle       of a taken place: A the epoch, B the number of the first unit after the place
 //
 // The end of a queue need not be a whole number of units after the epoch, for example if the rate has
-// changed. The rest, which is less than a unit, is left out when times become numbers of units. The rest is
-// the same at every place, so it does not change the distances between places.
+// changed. The remainder, which is less than a unit, is left out when times become numbers of units. It is
+// the same for every place, so it does not change the distances between places.
 type queue struct {
 	bucket
 
-	longest int64 // the time of 2^37 units: Lua computes the debt of units only up to 2^38
+	// longest is the time in which 2^37 units drain. The debt of more than 2^38 units would not be exact in Lua.
+	longest int64
 }
 
 func newQueue(l Numbers) Evaluator {
@@ -53,9 +54,9 @@ func newQueue(l Numbers) Evaluator {
 	return &queue{*b, b.unit.times(1 << 37).w}
 }
 
-// pack returns the C of an Observation, which combines two numbers of units. If the cost takes a free
-// place, before is the distance from the beginning of that place to the end of the queue. Otherwise
-// before is 0, because the cost gets a new place at the end. largest is the size of the largest free place.
+// pack returns the C of an Observation, which combines two numbers of units. If the cost takes a free place,
+// before is the distance from the beginning of that place to the end of the queue. Otherwise before is 0: if
+// the cost is admitted, its place is at the end. largest is the size of the largest free place.
 func pack(before, largest int64) int64 { return before | largest<<packed }
 
 // unpack returns the two numbers that pack has combined.
@@ -130,12 +131,12 @@ func (q *queue) trim(s *State, now int64) (all, left int64) {
 	return all, left
 }
 
-// left returns the C of an Observation after its charge to s: as c, but with the size of the largest free
-// place that is left.
+// left returns c, the C of an Observation whose cost has been charged to s, with the size of the largest free
+// place that is still left.
 func (q *queue) left(s *State, c int64) int64 {
 	before, _ := unpack(c)
-	if before == 0 {
-		return c
+	if before == 0 && s.log != nil {
+		return c // the free places are as they were
 	}
 	largest := int64(0)
 	for _, p := range entries(s) {
@@ -144,8 +145,8 @@ func (q *queue) left(s *State, c int64) int64 {
 	return pack(before, largest)
 }
 
-// handle returns the handle of the place that was taken by the charge of n units that followed o. epoch is
-// the epoch of the queue after the charge.
+// handle returns the handle of a place: that of n units that were charged after the queue had been observed
+// as o. epoch is the epoch of the queue after the charge.
 func (q *queue) handle(o Observation, n, epoch int64) Handle {
 	before, _ := unpack(o.C)
 	end := q.unit.add(span{o.At + o.A, o.B}, q.unit.times(n))
@@ -153,7 +154,8 @@ func (q *queue) handle(o Observation, n, epoch int64) Handle {
 }
 
 // Refund makes the place of a charge a free place. It does nothing if the turn of the place has begun, or if
-// a new epoch has begun since the charge. If the place is at the end, the queue becomes shorter instead.
+// the queue has another epoch than at the charge. If the place is at the end, the queue becomes shorter
+// instead.
 func (q *queue) Refund(s *State, now, n int64, id Handle) {
 	all, _ := q.units(s, now)
 	if first := id.B - n; id.A != s.C || first < 0 || id.B > all || !q.unit.times(all-first).less(q.debt(s, now)) {
@@ -197,8 +199,8 @@ func (q *queue) Outcome(o Observation, n int64, admits, charged bool) Outcome {
 	return out
 }
 
-// Valid reports whether the script can have replied o. DecodeReply has packed two numbers into o.C, and checks
-// by itself that each of them is in its range.
+// Valid reports whether the script can have replied o. DecodeReply has checked the two numbers that it has
+// packed into o.C, except whether the second one is negative. If it is, o.C is negative.
 func (q *queue) Valid(o Observation) bool {
 	return o.C >= 0 && q.bucket.Valid(Observation{A: o.A, B: o.B})
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/redislimit/redislimit/internal/limits"
 )
 
-// HotDecisions is how many requests for a key make the key hot if they come within the duration of a lease. This
-// process then leases units of the key.
+// HotDecisions is about how many requests for a key within the duration of a lease make the key hot. This
+// process then leases units of the key, if enough units remain.
 const HotDecisions = 8
 
 // The table of hot keys has hotSets sets of hotWays keys each. If all places in the set of a key are taken by
@@ -40,8 +40,8 @@ type hotKeys struct {
 	table        atomic.Pointer[[hotSets]hotSet] // allocated when it is first used
 }
 
-// A hotSet fills one cache line of 64 bytes. A request for a key that is not hot reads no other cache line of
-// the table.
+// A hotSet fills one cache line of 64 bytes on 64-bit machines. There, a request for a key that is not hot
+// reads no other cache line of the table.
 type hotSet struct {
 	keys   [hotWays]atomic.Pointer[HotKey]
 	counts [hotCounts]atomic.Uint32
@@ -54,12 +54,12 @@ type HotKey struct {
 
 	lease    atomic.Pointer[Lease]    // the latest lease, which may have ended, or nil
 	exchange atomic.Pointer[exchange] // the exchange in flight, or nil
-	settling atomic.Int32             // how many leases are closed, and their settlement has not ended yet
+	settling atomic.Int32             // the number of closed leases whose settlement has not ended yet
 
 	// mu guards the fields below.
 	mu        sync.Mutex
 	demand    demand
-	remaining int64         // how many units remained by the last reply of Redis; 0 before the first one, or after a lost reply
+	remaining int64         // how many units remained when Redis last replied; 0 if that is not known; see heard
 	last      time.Duration // when decisions were last counted, by the monotonic clock of an Instant
 }
 
@@ -112,8 +112,8 @@ const (
 	tagBits   = 8
 )
 
-// count counts a request for a key that find has not found in set. hash is the hash of the key, and set is the
-// set for that hash. If this request makes the key hot, count returns its HotKey, and otherwise nil.
+// count counts a request for a key that find has not found in set. hash is the hash of the key, and set is
+// the set for that hash. If the key is hot now, count returns its HotKey, and otherwise nil.
 func (t *hotKeys) count(set *hotSet, hash uint64, key string, forLimits *limits.Set, now time.Duration) *HotKey {
 	counter := &set.counts[hash/hotSets%hotCounts]
 	tag, tick := uint32(hash>>(64-tagBits)), uint32(now/(t.d/64))%(1<<sinceBits)
@@ -124,7 +124,7 @@ func (t *hotKeys) count(set *hotSet, hash uint64, key string, forLimits *limits.
 		since, decisions = tick, 1
 	case old>>(countBits+sinceBits) == tag:
 		decisions = min(decisions+1, 1<<countBits-1)
-	case decisions > 1: // the counter has another key, which keeps it while it is requested more often
+	case decisions > 1: // the counter keeps another key as long as that key has more requests than the others
 		tag = old >> (countBits + sinceBits)
 		decisions--
 	default:
@@ -159,9 +159,9 @@ func (t *hotKeys) add(set *hotSet, key string, forLimits *limits.Set, now time.D
 	return nil
 }
 
-// idle reports whether no decision on the key was counted within the last d, no exchange is in flight, and its
-// leases are settled. (The decisions by a lease are counted when the lease is closed.) Drop would not find the
-// leases of a key whose place another key has taken.
+// idle reports whether no decision on the key was counted within the last d, no exchange is in flight, and
+// its leases are settled. (The decisions by a lease are counted when the lease is closed.) Only an idle key
+// may lose its place to another key, because Drop does not find the leases of a key that has no place.
 func (h *HotKey) idle(now, d time.Duration) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -177,7 +177,8 @@ func (h *HotKey) countDecisions(now, d time.Duration, decisions, units int64) {
 	h.demand.add(now, d, decisions, units)
 }
 
-// heard records how many units remain in the limit that has the fewest left, as Redis has just replied.
+// heard records how many units remain, as Redis has just replied, in the limit that has the fewest left. If a
+// request for a lease got no reply, or found a ban, remaining is 0.
 func (h *HotKey) heard(remaining int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -196,9 +197,9 @@ func (h *HotKey) wanted(now time.Duration, t *hotKeys) int64 {
 	return units
 }
 
-// demand counts the decisions on a key within about the last d, and the units that they have admitted. Time is
-// divided into eighths of d. The eight elements are for the present eighth and the seven eighths before it, or for
-// earlier eighths if no decision was counted since.
+// demand counts the decisions on a key within about the last d, and the units that they have admitted. Time
+// is divided into eighths of d. Each element is for one of the last eight eighths, including the present one.
+// If no decision was counted in that eighth, the element is still for an earlier one, and sum ignores it.
 type demand [8]struct {
 	eighth           int64 // the number of the eighth, counted from the origin of the clock
 	decisions, units int64

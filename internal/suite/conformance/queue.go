@@ -77,6 +77,7 @@ func queueCases() []testCase {
 		{"Queue/Keeps", keptPlaces},
 		{"Queue/Lowered", loweredQueue},
 		{"Queue/Epochs", epochs},
+		{"Queue/Forgotten", forgottenPlaces},
 	}
 }
 
@@ -163,5 +164,28 @@ func epochs(t *testing.T, s Store) {
 	cancel(t, old)
 	if res := peek(t, slow, "k"); res.Delay != before.Delay || res.Remaining != before.Remaining {
 		t.Errorf("after an old place was given back: got %+v, want %+v as before", res, before)
+	}
+}
+
+// forgottenPlaces keeps a queue from being empty until the numbers of its units are so large that a new epoch begins, which
+// forgets the free places. Remaining then counts no free place any more. In Redis the new epoch begins with the first of the
+// last two charges, and in memory with the second.
+func forgottenPlaces(t *testing.T, s Store) {
+	const million = 1_000_000
+	lim := s.limiter(t, "queue", core.LeakyBucket(core.PerSecond(1000*million), core.Burst(1000*million)))
+	allowN(t, lim, "k", 1000*million)
+	for range 272 {
+		s.Advance(500 * time.Millisecond)
+		allowN(t, lim, "k", 500*million)
+	}
+	s.Advance(950 * time.Millisecond) // 50 million units wait, and the end is 137e9 units after the epoch; 2^37 is 137.4e9
+	left := acquire(t, lim, "k", 250*million)
+	allowN(t, lim, "k", 100*million)
+	cancel(t, left)
+	for _, want := range []int64{340 * million, 80 * million} {
+		got, peeked := allowN(t, lim, "k", 260*million), peek(t, lim, "k")
+		if !got.Allowed || got.Remaining != want || peeked.Remaining != want {
+			t.Errorf("got %+v, and then %+v, want %d remaining in both", got, peeked, want)
+		}
 	}
 }
