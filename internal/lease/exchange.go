@@ -106,7 +106,7 @@ func (ls *Leases) Find(key string, forLimits *limits.Set) Lookup {
 }
 
 // Count counts a request for the key of l, which was not hot. If this request makes the key hot, Count returns
-// its HotKey, and otherwise nil.
+// its HotKey; otherwise, or if another key has taken its place meanwhile, nil.
 func (ls *Leases) Count(l Lookup, now Instant) *HotKey {
 	return ls.hot.count(l.set, l.hash, l.key, l.limits, now.Mono)
 }
