@@ -6,7 +6,7 @@ go 1.25.0
 
 require (
 	github.com/labstack/echo/v5 v5.2.1
-	github.com/redislimit/redislimit v0.0.0-20261128180241-327d16e181bf // a commit of main: see _examples/apps/first_steps_test.go; a release has its tag here
+	github.com/redislimit/redislimit v0.0.0-20261129033212-182248019887 // a commit of main: see _examples/apps/first_steps_test.go; a release has its tag here
 )
 
 require (

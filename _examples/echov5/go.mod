@@ -7,7 +7,7 @@ require (
 	github.com/alicebob/miniredis/v2 v2.40.0
 	github.com/labstack/echo/v5 v5.2.1
 	github.com/redis/go-redis/v9 v9.22.0
-	github.com/redislimit/redislimit v0.0.0-20261128180241-327d16e181bf
+	github.com/redislimit/redislimit v0.0.0-20261129033212-182248019887
 	github.com/redislimit/redislimit/echov5 v0.0.0-00010101000000-000000000000
 )
 

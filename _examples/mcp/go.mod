@@ -7,7 +7,7 @@ require (
 	github.com/alicebob/miniredis/v2 v2.40.0
 	github.com/modelcontextprotocol/go-sdk v1.8.0
 	github.com/redis/go-redis/v9 v9.22.0
-	github.com/redislimit/redislimit v0.0.0-20261124035539-80a1ddf7f992
+	github.com/redislimit/redislimit v0.0.0-20261129033212-182248019887
 )
 
 require (

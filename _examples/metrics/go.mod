@@ -8,7 +8,7 @@ require (
 	github.com/alicebob/miniredis/v2 v2.40.0
 	github.com/prometheus/client_golang v1.24.1
 	github.com/redis/go-redis/v9 v9.22.0
-	github.com/redislimit/redislimit v0.0.0-20261128180241-327d16e181bf
+	github.com/redislimit/redislimit v0.0.0-20261129033212-182248019887
 	github.com/redislimit/redislimit/otel v0.0.0-00010101000000-000000000000
 	go.opentelemetry.io/otel/exporters/prometheus v0.67.0
 	go.opentelemetry.io/otel/sdk/metric v1.45.0
