@@ -1,7 +1,10 @@
 package apps
 
 import (
+	"errors"
 	"fmt"
+	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,6 +14,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/redislimit/redislimit/internal/testkit/check"
 	"github.com/redislimit/redislimit/internal/testkit/process"
@@ -204,9 +208,26 @@ func (p *program) suggested() string {
 	return commands.String()
 }
 
+// awaitServing waits until the program reads what a client sends. It prints its address a little earlier, before it handles
+// signals.
+func (p *program) awaitServing(t *testing.T) {
+	t.Helper()
+	var d net.Dialer
+	conn, err := d.DialContext(t.Context(), "tcp", strings.TrimPrefix(p.url, "http://"))
+	check.Need(t, err)
+	defer func() { _ = conn.Close() }()
+	check.Need(t, conn.SetDeadline(time.Now().Add(check.Patience)))
+	_, err = io.WriteString(conn, "GET /healthz HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n")
+	check.Need(t, err)
+	if _, err := conn.Read(make([]byte, 1)); errors.Is(err, os.ErrDeadlineExceeded) { // gRPC only closes the connection
+		t.Errorf("%s: got no reaction to a request within %v", p.name, check.Patience)
+	}
+}
+
 // stop sends SIGTERM. The program must end without an error.
 func (p *program) stop(t *testing.T) {
 	t.Helper()
+	p.awaitServing(t)
 	check.Need(t, p.process.Cmd.Process.Signal(syscall.SIGTERM))
 	check.Receive(t, p.name+" ends after SIGTERM", p.process.Done)
 	if state := p.process.Cmd.ProcessState; !state.Success() {
