@@ -100,14 +100,15 @@ type stores struct {
 // round trips. After close, a new Store is closed at once: it decides, but does not watch Redis.
 func (s *stores) of(set *limits.Set) *redisstore.Store {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	store := s.byScripts[set.Scripts]
-	if store == nil {
+	isNew, closed := store == nil, s.closed
+	if isNew {
 		store = s.open(set.Redis)
 		s.byScripts[set.Scripts] = store
-		if s.closed {
-			store.Close()
-		}
+	}
+	s.mu.Unlock()
+	if isNew && closed {
+		store.Close()
 	}
 	return store
 }
