@@ -191,14 +191,14 @@ type nameOption string
 // "month-Europe.Berlin", and for an [InFlight] it is "inflight".
 //
 // A change of the count or the burst keeps what was used, whether the Limit has a name or not. (A
-// [LeakyBucket] keeps the instant at which its queue will be empty.) A
-// change of the algorithm starts a fresh count. (There is one exception: a TokenBucket and a GCRA
-// that have the same LimitName share their count.) A change of the period starts a fresh count,
-// too, except in a bucket with a name. So does a change of the kind of windows (opened by the first
-// request, aligned, or of a calendar), or of the time zone of a calendar. A fresh count is
-// independent of the old one: while processes with the old limit and processes with the new limit
-// run side by side, all of them together can admit the sum of what the two limits allow. The guide
-// has an example under "What identifies a count".
+// [LeakyBucket] keeps the instant at which its queue will be empty.) A change of the algorithm
+// starts a fresh count. (There is one exception: a TokenBucket and a GCRA that have the same
+// LimitName share their count.) A change of the period starts a fresh count, too, except in a
+// bucket with a name. So does a change of the kind of windows (opened by the first request,
+// aligned, or of a calendar), or of the time zone of a calendar. A fresh count is independent of
+// the old one: while processes with the old limit and processes with the new limit run side by
+// side, all of them together can admit as much as both limits allow together. The guide has an
+// example under "What identifies a count".
 func LimitName(name string) LimitOption { return nameOption(name) }
 
 func (nameOption) bucket() {}
@@ -349,9 +349,9 @@ func (l Limit) WindowAt(t time.Time) (start, end time.Time, ok bool) {
 	return time.UnixMicro(from).In(zone), time.UnixMicro(to).In(zone), true
 }
 
-// numbers returns the numbers that the algorithm computes with. No algorithm can compute with a count of
-// 0, so numbers returns those of a count of 1 instead. They never decide anything: a limit with a count of 0
-// denies because its capacity is 0. A store gets such a limit only because it looks up bans for it.
+// numbers returns the numbers that the algorithm computes with. No algorithm can compute with a count of 0,
+// so numbers returns the numbers of a count of 1 instead. They never decide anything: a limit with a count
+// of 0 denies because its capacity is 0. A store gets such a limit only because it looks up bans for it.
 func (l Limit) numbers() algorithm.Numbers {
 	n := algorithm.Numbers{
 		Count: l.rate.count, Period: l.rate.micros(), Burst: l.Capacity(), Aligned: l.aligned, Named: l.name != "",

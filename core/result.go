@@ -123,12 +123,12 @@ func (s Source) String() string {
 }
 
 // Tighter reports whether r restricts the client more than other does. A denial is tighter than an
-// admission. Of two denials, the one with the longer RetryAfter is tighter. Of two admissions, or two
-// denials with the same RetryAfter, the one with the smaller Remaining/Limit is tighter, and if these
-// are equal the one with the longer ResetAfter. There are three exceptions. A limit of 0, which admits
-// only what costs nothing, is tighter than any other limit that admits. An [InFlight] that admits is
-// never tighter than a limit with a rate that admits. A Result with [SourceNone], such as the zero
-// Result, is never tighter, and every other Result is tighter than it.
+// admission. If both deny, the one with the longer RetryAfter is tighter. If both admit, or deny with
+// the same RetryAfter, the one with the smaller Remaining/Limit is tighter, and if these are equal the
+// one with the longer ResetAfter. There are three exceptions. A limit of 0, which admits only what
+// costs nothing, is tighter than any other limit that admits. An [InFlight] that admits is never
+// tighter than a limit with a rate that admits. A Result with [SourceNone], such as the zero Result,
+// is never tighter, and every other Result is tighter than it.
 func (r Result) Tighter(other Result) bool {
 	switch {
 	case r.Source == SourceNone || other.Source == SourceNone:

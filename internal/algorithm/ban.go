@@ -94,8 +94,8 @@ func (banned) Usage(s *State, now int64) float64 {
 }
 
 // Bars reports whether the charges in s deny n units at now, without the held units. If so, from is the
-// instant from which they would be admitted. n must be at most the capacity, because otherwise there is no such
-// instant. s still has its holds, so Bars relies on an Evaluate that does not look at them.
+// instant from which they would be admitted. n must be at most the capacity, because a larger n is never
+// admitted. s still has its holds, so Bars relies on an Evaluate that does not look at them.
 func (m Limit) Bars(s *State, now, n int64) (from int64, denies bool) {
 	o, admits := m.Evaluate(s, now, n)
 	if admits {

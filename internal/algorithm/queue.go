@@ -145,8 +145,8 @@ func (q *queue) left(s *State, c int64) int64 {
 	return pack(before, largest)
 }
 
-// handle returns the handle of a place: that of n units that were charged after the queue had been observed
-// as o. epoch is the epoch of the queue after the charge.
+// handle returns the handle of a place, which is the place of n units that were charged after the queue had
+// been observed as o. epoch is the epoch of the queue after the charge.
 func (q *queue) handle(o Observation, n, epoch int64) Handle {
 	before, _ := unpack(o.C)
 	end := q.unit.add(span{o.At + o.A, o.B}, q.unit.times(n))

@@ -20,7 +20,7 @@ const (
 
 // knownDevices makes and reads the cookie that a device gets with a login. The cookie is bound to the account that logged in, and
 // expires. It does not replace the password: a device with the cookie only gets a limit of its own. A device that two people use has a
-// cookie for each of their accounts. If your user store knows when a password was last changed, add that to the signed text: then the
+// cookie for each of their accounts. If your user store knows when a password was last changed, add that time to the signed text: then the
 // cookies from before a change of the password are no longer valid.
 type knownDevices struct {
 	secret []byte

@@ -34,8 +34,8 @@ import (
 
 // An Adapter makes the Guards, options and key functions of the adapter for one framework. N is what the
 // application's key functions get, usually the framework's own request or context. H is the type of the
-// functions that are given to OnDenied and OnError, usually that of the framework's handlers. The value is
-// the name of the adapter's package, which appears in error messages:
+// functions that are given to OnDenied and OnError, usually the type of the framework's handlers. The
+// value is the name of the adapter's package, which appears in error messages:
 //
 //	const framework = adapter.Adapter[*gin.Context, gin.HandlerFunc]("ginlimit")
 //

@@ -25,8 +25,8 @@ func Ceil(d, unit time.Duration) int64 {
 func RetrySeconds(res *core.Result) int64 { return max(1, SecondsCeil(res.RetryAfter)) }
 
 // PolicyName returns the name by which RateLimit-Policy lists a limit. one is the Result of this limit, from
-// res.All. The name is that of the limiter. If the limiter has several limits in res, a hyphen and the name of
-// the limit follow.
+// res.All. The name is the limiter's. If the limiter has several limits in res, a hyphen and the name of the
+// limit follow.
 func PolicyName(res, one *core.Result) string {
 	limits := 0
 	for each := range res.All() {
