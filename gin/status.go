@@ -25,8 +25,9 @@ func refuse(c *gin.Context, v adapter.Verdict, handlers adapter.Handlers[gin.Han
 }
 
 // serveAndFinish runs the handlers and passes the final status to g. If the handlers panic before they write,
-// the status is 500, because recovering middleware further out then answers 500. If the handlers wrote nothing
-// and left an error in c.Errors, middleware further out may answer it; the status of that answer then counts.
+// the status is 500, because recovering middleware further out then answers 500. If the handlers wrote nothing,
+// set no status and left an error in c.Errors, middleware further out may answer it; the status of that answer
+// then counts.
 func serveAndFinish(g *adapter.Guard, v adapter.Verdict, c *gin.Context) {
 	ctx := c.Request.Context()
 	writer := &hijackable{ResponseWriter: c.Writer}
@@ -51,7 +52,7 @@ func serveAndFinish(g *adapter.Guard, v adapter.Verdict, c *gin.Context) {
 			g.Finish(ctx, v, c.Writer.Status())
 		case panicked:
 			g.Finish(ctx, v, http.StatusInternalServerError)
-		case len(c.Errors) > 0:
+		case len(c.Errors) > 0 && !writer.hasStatus:
 			c.Writer = whenAnswered(ctx, c.Writer, g, v)
 		default:
 			g.Finish(ctx, v, c.Writer.Status())
@@ -61,12 +62,17 @@ func serveAndFinish(g *adapter.Guard, v adapter.Verdict, c *gin.Context) {
 	panicked = false
 }
 
-// A hijackable response records whether a handler has taken over the connection, which the status that Gin
-// keeps does not show.
+// A hijackable response records whether a handler has taken over the connection, and whether a handler has set a
+// status, which Gin also sends if nothing is written. The status that Gin keeps shows neither.
 type hijackable struct {
 	gin.ResponseWriter
 
-	hijacked bool
+	hijacked, hasStatus bool
+}
+
+func (h *hijackable) WriteHeader(status int) {
+	h.hasStatus = h.hasStatus || status > 0 // Gin ignores others
+	h.ResponseWriter.WriteHeader(status)
 }
 
 func (h *hijackable) Hijack() (net.Conn, *bufio.ReadWriter, error) {
@@ -101,6 +107,19 @@ func (u *unanswered) answered() {
 
 // Unwrap is for http.ResponseController.
 func (u *unanswered) Unwrap() http.ResponseWriter { return u.ResponseWriter }
+
+// WriteHeader sets the status, which Gin also sends if nothing is written.
+func (u *unanswered) WriteHeader(status int) {
+	u.ResponseWriter.WriteHeader(status)
+	if status > 0 {
+		u.answered()
+	}
+}
+
+func (u *unanswered) Flush() {
+	u.ResponseWriter.Flush()
+	u.answered()
+}
 
 func (u *unanswered) WriteHeaderNow() {
 	u.ResponseWriter.WriteHeaderNow()

@@ -1,16 +1,20 @@
 package httpsuite_test
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"testing"
 
 	"github.com/gin-gonic/gin"
 
 	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/core/guard"
 	ginlimit "github.com/redislimit/redislimit/gin"
 	"github.com/redislimit/redislimit/internal/suite/httpsuite"
+	"github.com/redislimit/redislimit/keyfunc"
 )
 
 func ginFramework() httpsuite.Adapter {
@@ -148,4 +152,46 @@ func TestGinHalfClosed(t *testing.T) {
 		e.GET("/", func(c *gin.Context) { _ = c.Error(fails) })
 		return e
 	})
+}
+
+// TestGinStatusOnly answers requests with a status and no body, and leaves a note for the log in c.Errors. Gin itself sends such a
+// status, after all middlewares. The status must be the one that CountIf sees, and it must see it at once.
+func TestGinStatusOnly(t *testing.T) {
+	t.Parallel()
+	note := func(c *gin.Context) { _ = c.Error(errors.New("only for the log")) }
+	next := func(c *gin.Context) { c.Next() }
+	noContent := func(c *gin.Context) { c.Status(http.StatusNoContent) }
+	seeOther := func(c *gin.Context) { c.Redirect(http.StatusSeeOther, "/home") }
+	flush := func(c *gin.Context) { c.Writer.Flush() }
+	after := func(answer gin.HandlerFunc) gin.HandlerFunc {
+		return func(c *gin.Context) {
+			c.Next()
+			answer(c)
+		}
+	}
+	for name, app := range map[string]struct {
+		outer, handler gin.HandlerFunc
+		status         int
+	}{
+		"the handler, 204":          {next, func(c *gin.Context) { note(c); noContent(c) }, http.StatusNoContent},
+		"the handler, redirect":     {next, func(c *gin.Context) { note(c); seeOther(c) }, http.StatusSeeOther},
+		"outer middleware, 204":     {after(noContent), note, http.StatusNoContent},
+		"outer middleware, 303":     {after(seeOther), note, http.StatusSeeOther},
+		"outer middleware, flushed": {after(flush), note, http.StatusOK},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			lim := core.MustNewMemory("login", core.FixedWindow(core.PerHour(1)))
+			e := gin.New()
+			e.Use(app.outer)
+			failures := guard.CountIf(func(status int) bool { return status >= http.StatusBadRequest })
+			e.POST("/", ginlimit.Middleware(lim, keyfunc.Global(), failures), app.handler)
+			for range 3 {
+				w := httptest.NewRecorder()
+				if e.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", http.NoBody)); w.Code != app.status {
+					t.Errorf("got status %d, want %d", w.Code, app.status)
+				}
+			}
+		})
+	}
 }
