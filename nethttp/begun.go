@@ -20,7 +20,7 @@ func hasBegun(w http.ResponseWriter) bool {
 	return false
 }
 
-// maxWriters bounds how many nested writers hasBegun looks at.
+// maxWriters bounds how many nested writers are looked at: a writer could be inside itself.
 const maxWriters = 100
 
 // innerWriter returns the writer that w writes to, or nil if it is not known.

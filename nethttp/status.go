@@ -53,7 +53,8 @@ func serveWithStatus(h http.Handler, w http.ResponseWriter, r *http.Request, sta
 }
 
 // watch returns w with all the interfaces that it has, and records in *status the status that is sent.
-// A write or a flush without a status sends the status 200, or implied if implied is not 0.
+// A write or a flush without a status sends the status 200, or implied if implied is not 0. If a handler
+// takes over the connection before it sends a status, the status is 101.
 func watch(w http.ResponseWriter, implied int, status *int) http.ResponseWriter {
 	sending := func() {
 		if *status != 0 {
@@ -65,7 +66,7 @@ func watch(w http.ResponseWriter, implied int, status *int) http.ResponseWriter 
 			w.WriteHeader(implied)
 		}
 	}
-	return httpsnoop.Wrap(w, httpsnoop.Hooks{
+	return httpsnoop.Wrap(withHijack(w), httpsnoop.Hooks{
 		WriteHeader: func(next httpsnoop.WriteHeaderFunc) httpsnoop.WriteHeaderFunc {
 			return func(code int) {
 				if *status == 0 && (code >= http.StatusOK || code == http.StatusSwitchingProtocols) {
@@ -94,3 +95,44 @@ func watch(w http.ResponseWriter, implied int, status *int) http.ResponseWriter 
 		},
 	})
 }
+
+// withHijack returns a writer with the method Hijack if http.ResponseController finds one only in a writer inside
+// w. Such a w is the usual writer of a middleware that embeds an http.ResponseWriter and has Unwrap. Without the
+// method, http.ResponseController would go past watch, which would record 200.
+func withHijack(w http.ResponseWriter) http.ResponseWriter {
+	if _, ok := w.(http.Hijacker); ok || !hijackable(w) {
+		return w
+	}
+	if f, ok := w.(http.Flusher); ok {
+		return struct {
+			hijacker
+			http.Flusher
+		}{hijacker{w}, f}
+	}
+	return hijacker{w}
+}
+
+// hijackable reports whether http.ResponseController finds the method Hijack in w or in a writer inside w.
+func hijackable(w http.ResponseWriter) bool {
+	for range maxWriters {
+		if _, ok := w.(http.Hijacker); ok {
+			return true
+		}
+		outer, ok := w.(interface{ Unwrap() http.ResponseWriter })
+		if !ok {
+			return false
+		}
+		w = outer.Unwrap()
+	}
+	return false
+}
+
+// A hijacker adds the method Hijack of a writer inside its ResponseWriter.
+type hijacker struct{ http.ResponseWriter }
+
+func (h hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	return http.NewResponseController(h.ResponseWriter).Hijack()
+}
+
+// Unwrap is for http.ResponseController, which looks for further methods in the writer inside.
+func (h hijacker) Unwrap() http.ResponseWriter { return h.ResponseWriter }
