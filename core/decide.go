@@ -78,10 +78,11 @@ func (l *Limiter) allow(ctx context.Context, req *request, res *Result) error {
 	return l.decide(ctx, req, res)
 }
 
-// decide makes a decision, sets res to its Result, and notifies the observers, with three exceptions. Peek
-// is no event. The denial of a caller that waits is no event either, because the caller tries again. And in
+// decide makes a decision, sets res to its Result, and notifies the observers, with these exceptions. Peek
+// is no event. The denial of a caller that waits is no event either, because the caller tries again. In
 // a call about several keys, an admission that leaves nothing to end becomes an event only after all keys
-// have been admitted; see notifyAdmitted.
+// have been admitted; see notifyAdmitted. A denial in such a call becomes an event only if member.reserve
+// does not try again.
 func (l *Limiter) decide(ctx context.Context, req *request, res *Result) error {
 	l.catchUp()
 	observed := len(l.family.events.observers) > 0 && req.call.Op != algorithm.OpEvaluate
@@ -108,6 +109,10 @@ func (l *Limiter) decide(ctx context.Context, req *request, res *Result) error {
 		// count an admission that has come to nothing: no EventCancel follows, because the admission has
 		// nothing to give back.
 		req.multi.admitted = append(req.multi.admitted, keyedEvent{l.family.events, req.call.Key, e})
+		return nil
+	}
+	if req.multi != nil && req.call.Op == algorithm.OpReserve && err == nil && !res.Allowed {
+		req.multi.denied = e
 		return nil
 	}
 	l.family.events.emit(ctx, req.call.Key, e)
@@ -163,7 +168,7 @@ func (l *Limiter) notifyBan(ctx context.Context, req *request, res *Result) {
 }
 
 // change changes what is stored about key, by calling do for the backend and for the memory of FailLocal. It
-// first closes the leases of the key, and waits until Redis has settled them or has failed. At the end, even
+// first closes the leases of the key, and waits until Redis has settled them or has failed, or ctx has ended. At the end, even
 // if Redis has failed, it drops the remembered denials of the key, which the change makes invalid, and wakes a
 // caller that waits for the key.
 func (l *Limiter) change(ctx context.Context, key string, do func(b backend, set *limits.Set) error) error {
@@ -173,7 +178,11 @@ func (l *Limiter) change(ctx context.Context, key string, do func(b backend, set
 	l.catchUp()
 	defer l.family.denials.Forget(key, l.set)
 	defer l.family.lines.Forget(key)
-	l.family.leases.Drop(key)
+	if l.family.leases != nil {
+		settled, cancel := context.WithTimeout(ctx, 2*l.set.Store.Timeout) // each settlement ends within one Timeout
+		l.family.leases.Drop(settled, key)
+		cancel()
+	}
 	if l.family.fallback != nil {
 		_ = do(l.family.fallback, l.set.Fallback) // memory never fails
 	}

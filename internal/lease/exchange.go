@@ -150,13 +150,20 @@ func (ls *Leases) closeLease(le *Lease, now Instant) *Closed {
 	delete(ls.open, le)
 	ls.mu.Unlock()
 	held, left := le.units-reservedIn(state), leftIn(state)
-	ls.events.Closed(le.units, le.units-left)
 	le.hot.countDecisions(now.Mono, ls.d, decisionsIn(state), le.units-left)
+	c := &Closed{Lease: le, Limits: le.hot.limits, Key: le.hot.key, Held: held, Spent: held - left}
 	if held == 0 {
-		le.hot.settling.Add(-1)
+		ls.settled(c)
 		return nil
 	}
-	return &Closed{Lease: le, Limits: le.hot.limits, Key: le.hot.key, Held: held, Spent: held - left}
+	return c
+}
+
+// settled records that the settlement of c has ended, and notifies the observers that the lease is closed. It
+// notifies them last, because an observer may call Drop, which waits for settlements.
+func (ls *Leases) settled(c *Closed) {
+	c.hot.settling.Add(-1)
+	ls.events.Closed(c.units, c.units-c.Held+c.Spent)
 }
 
 // An exchange settles the latest lease of a key and takes the next one.
@@ -358,23 +365,23 @@ func (ls *Leases) close(all []*Lease, now Instant) {
 // settleClosed settles leases. After Close was called, it counts the unspent units that could not be given back.
 func (ls *Leases) settleClosed(all ...*Closed) {
 	failed := ls.settle(all)
-	for _, c := range all {
-		c.hot.settling.Add(-1)
-	}
 	ls.mu.Lock()
-	defer ls.mu.Unlock()
 	for _, c := range failed {
 		if ls.closed && c.Held > c.Spent {
 			ls.lost.Keys++
 			ls.lost.Units += c.Held - c.Spent
 		}
 	}
+	ls.mu.Unlock()
+	for _, c := range all {
+		ls.settled(c)
+	}
 }
 
 // Drop closes the leases of a key, and waits until the settlements of all its closed leases have ended. If onlyCallers
-// is set, Drop does not wait for settlements that other goroutines make. Drop must be called before the key is reset,
-// because a settlement after the reset would charge the key. ls may be nil.
-func (ls *Leases) Drop(key string) {
+// is set, Drop does not wait for settlements that other goroutines make. Otherwise it waits for them until ctx ends.
+// Drop must be called before the key is reset, because a settlement after the reset would charge the key. ls may be nil.
+func (ls *Leases) Drop(ctx context.Context, key string) {
 	if ls == nil {
 		return
 	}
@@ -387,7 +394,7 @@ func (ls *Leases) Drop(key string) {
 	}
 	ls.close(all, ls.now())
 	for _, h := range keys {
-		for !ls.onlyCallers && h.settling.Load() > 0 { // the Timeout of the limiter bounds each settlement
+		for !ls.onlyCallers && h.settling.Load() > 0 && ctx.Err() == nil {
 			time.Sleep(time.Millisecond)
 		}
 	}

@@ -126,16 +126,64 @@ func TestDropWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		settled := 0
 		settle := func([]*Closed) []*Closed { time.Sleep(time.Second); settled++; return nil }
-		ls := New(Config{Duration: hotFor}, nil, settle, Events{Closed: func(int64, int64) { time.Sleep(time.Second) }})
+		ls := New(Config{Duration: hotFor}, nil, settle, Events{Closed: func(int64, int64) {}})
 		h := ls.hot.add(ls.hot.set(ls.hot.hash("k")), "k", &limits.Set{}, ls.Now().Mono)
 		spent := &Lease{hot: h, lasts: ls.d, units: 1}
 		h.lease.Store(spent)
 		go ls.Exchange(t.Context(), h, 1, spent, ls.Now())
 		synctest.Wait()
-		if ls.Drop("k"); settled != 1 {
+		if ls.Drop(t.Context(), "k"); settled != 1 {
 			t.Errorf("%d leases are settled", settled)
 		}
 	})
+}
+
+// TestSettlingBeforeClosed stops a goroutine that closes a lease right after it has closed it. The settlement must be counted already,
+// because Drop finds the lease closed, and waits only for settlements that are counted.
+func TestSettlingBeforeClosed(t *testing.T) {
+	t.Parallel()
+	ls := New(Config{Duration: hotFor}, nil, func([]*Closed) []*Closed { return nil }, Events{Closed: func(int64, int64) {}})
+	le := &Lease{hot: &HotKey{}, lasts: ls.d, units: 1}
+	ls.mu.Lock()
+	closed := make(chan struct{})
+	go func() { ls.close([]*Lease{le}, ls.Now()); close(closed) }()
+	for le.open() {
+		time.Sleep(time.Millisecond)
+	}
+	if n := le.hot.settling.Load(); n != 1 {
+		t.Errorf("a lease is closed, and %d settlements are counted, want 1", n)
+	}
+	ls.mu.Unlock()
+	<-closed
+}
+
+// TestDropInObserver drops the leases of a key in the observer of a closed lease, and with a context that ends while a
+// lease is being settled. Drop must not wait for its own goroutine, nor longer than its context lasts.
+func TestDropInObserver(t *testing.T) {
+	t.Parallel()
+	for _, units := range []int64{0, 1} {
+		synctest.Test(t, func(t *testing.T) {
+			var ls *Leases
+			began, dropped := time.Now(), time.Duration(-1)
+			settle := func([]*Closed) []*Closed {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				ls.Drop(ctx, "k")
+				return nil
+			}
+			ls = New(Config{Duration: hotFor}, nil, settle, Events{Closed: func(int64, int64) {
+				ls.Drop(t.Context(), "k")
+				dropped = time.Since(began)
+			}})
+			h := ls.hot.add(ls.hot.set(ls.hot.hash("k")), "k", &limits.Set{}, ls.Now().Mono)
+			le := &Lease{hot: h, lasts: ls.d, units: units}
+			h.lease.Store(le)
+			ls.close([]*Lease{le}, ls.Now())
+			if want := time.Duration(units) * time.Second; dropped < want || dropped > want+10*time.Millisecond {
+				t.Errorf("%d units: the leases were dropped after %v, want %v", units, dropped, want)
+			}
+		})
+	}
 }
 
 // TestIdle checks that no other key takes the place of a key that has a lease, or whose lease is being settled,
