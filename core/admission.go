@@ -35,6 +35,7 @@ type multiCall struct {
 	members  []member
 	redisErr error        // why Redis failed to decide on all keys at once, or nil
 	admitted []keyedEvent // events that are emitted only after all keys have admitted; see Limiter.decide
+	denied   Event        // the last denial of member.reserve, which emits it
 }
 
 // A keyedEvent is an event, with its key, that has not been passed to the observers yet.

@@ -36,8 +36,10 @@ import (
 // Limiters with the same name and [Prefix], such as two made by [Limiter.With], are asked about the same
 // key. The order of the arguments does not matter: the key with the smallest [Limit.Capacity] is first.
 // Keys with the same Capacity are ordered by the names of their Limiters, and keys of Limiters with the
-// same name alphabetically. So a caller who is over their own limit takes nothing of a larger limit that
-// they share with others.
+// same name alphabetically. So a caller who is over their own limit, if it is the smaller one, takes
+// nothing of a larger limit that they share with others. If the shared limit is the smaller one, as that of
+// an account beside that of an address, call [Limiter.Reserve] for one key after the other instead: first
+// for the caller's own key.
 //
 // When AllowAll asks about one key after the other, it holds the units, as [Limiter.Reserve] does, until
 // all Limiters have admitted. If one of them denies, the Result is its denial, and AllowAll gives the
@@ -259,16 +261,22 @@ const maxPause = 20 * time.Millisecond
 // reserve pauses and decides once more, unless Redis has failed to decide on all keys at once, the key is
 // banned, or the denial was remembered. The pause is twice as long as this call has taken so far, and at
 // most maxPause. If ctx ends during the pause, reserve returns the error of ctx. If the deadline of ctx
-// comes before the end of the pause, reserve does not pause, and returns the denial.
+// comes before the end of the pause, reserve does not pause, and returns the denial. Only the last denial
+// is an event.
 func (m *member) reserve(ctx context.Context, t *multiCall, began time.Time) (*admission, error) {
 	r, err := m.reserveOnce(ctx, t)
-	if t.redisErr != nil || err != nil || r.Allowed || r.Banned || r.Source == SourceDenyCache || r.RetryAfter > micros(algorithm.HeldRetry) {
-		return r, err
+	again := t.redisErr == nil && err == nil && !r.Allowed && !r.Banned && r.Source != SourceDenyCache && r.RetryAfter <= micros(algorithm.HeldRetry)
+	if again {
+		if sleep(ctx, min(2*time.Since(began), maxPause)) == nil {
+			r, err = m.reserveOnce(ctx, t)
+		} else {
+			err = ctx.Err()
+		}
 	}
-	if sleep(ctx, min(2*time.Since(began), maxPause)) != nil {
-		return r, ctx.Err()
+	if r != nil && !r.Allowed {
+		m.limiter.family.events.emit(ctx, m.key, t.denied)
 	}
-	return m.reserveOnce(ctx, t)
+	return r, err
 }
 
 func (m *member) reserveOnce(ctx context.Context, t *multiCall) (*admission, error) {

@@ -299,3 +299,25 @@ func TestAllIsObserved(t *testing.T) {
 		}
 	}
 }
+
+// TestAllObservesDenialOnce is about a denial after which a call about several keys pauses and decides once more: observers get one event.
+func TestAllObservesDenialOnce(t *testing.T) {
+	t.Parallel()
+	var denied []core.Result
+	lim := core.MustNewMemory("user", core.FixedWindow(core.PerSecond(1), core.Aligned()), core.Observe(func(_ context.Context, e core.Event) {
+		if e.Kind == core.EventDecision && !e.Result.Allowed {
+			denied = append(denied, e.Result)
+		}
+	}))
+	org := core.MustNewMemory("org", core.FixedWindow(core.PerDay(100)))
+	for range 50 { // at the end of a second, a call is admitted
+		denied = nil
+		res, err := core.AllowAll(t.Context(), 1, lim.On("k"), org.On("o"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := len(denied); n > 1 || (n == 1) == res.Allowed {
+			t.Errorf("Allowed is %t, and %d denials were observed, want %t to be one", res.Allowed, n, !res.Allowed)
+		}
+	}
+}
