@@ -27,7 +27,8 @@ type credential struct {
 // Known takes a function that reports whether a credential was issued. A credential that was not
 // issued is treated as if the request had none. Without Known, a client that invents a new
 // credential for each request gets a new limit each time. known is called for each request that has a
-// credential, and must be safe for concurrent use.
+// credential, and must be safe for concurrent use. If a request has several headers of the same name,
+// the first one with an issued credential counts; known is called at most 20 times.
 func Known(known func(string) bool) CredentialOption {
 	if known == nil {
 		panic("keyfunc: Known(nil): want a function that reports whether a credential was issued")
@@ -57,12 +58,17 @@ func Secret[K string | []byte](key K) CredentialOption {
 // contains a digest of 144 bits in place of the credential, so the credential itself never appears in
 // Redis, logs or headers. For a request without the header, the error is [ErrNoKey].
 //
-// A client that is not authenticated can invent a new API key for each request. To prevent this, mount
-// the middleware after authentication, use [Known], or put a limiter by [IP] in front of it.
+// A client that is not authenticated can invent a new API key for each request. To prevent this, use [Known],
+// or put a limiter by [IP] in front of the middleware. If your authentication stores whose API key it is,
+// count by [User] after it. APIKey after authentication does not prevent this everywhere: if a client sends
+// several headers of this name, APIKey without Known reads the first one, while Echo's KeyAuth accepts any
+// valid one.
 func APIKey(name string, o ...CredentialOption) Func {
 	mustHeader("APIKey", name, "X-API-Key")
 	c := newCredential("apikey:", o)
-	return func(r Request) (string, error) { return c.key(r.Header(name)) }
+	return func(r Request) (string, error) {
+		return c.keyOfLines(r, name, func(line string) string { return line })
+	}
 }
 
 // ForAPIKey returns the key under which [APIKey], with the same options, counts a client that sends the
@@ -91,9 +97,14 @@ func ForQuery(name, value string, o ...CredentialOption) string {
 
 // Bearer returns a Func that counts by the token in "Authorization: Bearer ..." (RFC 6750). As with
 // [APIKey], the key contains a digest, and clients can invent tokens.
+//
+// Do not use it for a JSON Web Token. Most libraries accept several spellings of one signature, and each
+// spelling would have a limit of its own, even with [Known]. Count by [User] after authentication instead.
 func Bearer(o ...CredentialOption) Func {
 	c := newCredential("bearer:", o)
-	return func(r Request) (string, error) { return c.key(authorization(r, "Bearer")) }
+	return func(r Request) (string, error) {
+		return c.keyOfLines(r, "Authorization", func(line string) string { return credentials(line, "Bearer") })
+	}
 }
 
 // Cookie returns a Func that counts by the value of the cookie called name. As with [APIKey], the key
@@ -121,16 +132,28 @@ func queryCredential(f, name string, o []CredentialOption) *credential {
 }
 
 // BasicAuth returns a Func that counts by the user name of HTTP Basic authentication (RFC 7617). It does
-// not check the password. Mount the middleware after the authentication that checks the password;
-// otherwise a client can send any user name.
+// not check the password, so a client can send any user name, and each spelling of a name has a limit of its
+// own.
+//
+// To limit guesses at the password of a user, count in the code that checks the password, as the recipe for
+// logins does, and not by BasicAuth: frameworks read the header in different ways. Echo 5, for example, tries several
+// headers, of which BasicAuth reads the first. After authentication, count by [User].
 func BasicAuth() Func {
 	return func(r Request) (string, error) {
-		pair, err := base64.StdEncoding.DecodeString(authorization(r, "Basic"))
-		user, _, ok := strings.Cut(string(pair), ":")
-		if err != nil || !ok || user == "" {
-			return "", ErrNoKey
+		for _, line := range r.HeaderValues("Authorization") {
+			encoded := credentials(line, "Basic")
+			if encoded == "" {
+				continue
+			}
+			// Fiber 3 accepts base64 without padding, too.
+			pair, err := base64.RawStdEncoding.DecodeString(strings.TrimRight(encoded, "="))
+			user, _, ok := strings.Cut(string(pair), ":")
+			if err != nil || !ok || user == "" {
+				break
+			}
+			return ForBasicAuth(user), nil
 		}
-		return ForBasicAuth(user), nil
+		return "", ErrNoKey
 	}
 }
 
@@ -138,13 +161,13 @@ func BasicAuth() Func {
 // without a request.
 func ForBasicAuth(user string) string { return "basic:" + user }
 
-// authorization returns the credentials that r sends for an authentication scheme, or "".
-func authorization(r Request, scheme string) string {
-	name, credentials, _ := strings.Cut(r.Header("Authorization"), " ")
-	if !strings.EqualFold(name, scheme) {
+// credentials returns the credentials in a line of the header Authorization if it has the given scheme, or "". Any
+// character may follow the scheme, because Echo ignores it.
+func credentials(line, scheme string) string {
+	if len(line) <= len(scheme) || !strings.EqualFold(line[:len(scheme)], scheme) {
 		return ""
 	}
-	return strings.TrimSpace(credentials)
+	return strings.TrimSpace(line[len(scheme)+1:])
 }
 
 func mustName(f, name, example string) {
@@ -182,6 +205,23 @@ func newCredential(kind string, options []CredentialOption) *credential {
 		option.applyTo(c)
 	}
 	return c
+}
+
+// maxLines is how many lines of a header are read at most. Echo's KeyAuth also reads 20.
+const maxLines = 20
+
+// keyOfLines returns the key of the credential that r sends in the header called name. in returns the credential
+// in a line of the header, or "". Without Known, it is the one in the first line that has one.
+func (c *credential) keyOfLines(r Request, name string, in func(line string) string) (string, error) {
+	lines := r.HeaderValues(name)
+	for _, line := range lines[:min(len(lines), maxLines)] {
+		if sent := in(line); sent != "" {
+			if key, err := c.key(sent); err == nil {
+				return key, nil
+			}
+		}
+	}
+	return "", ErrNoKey
 }
 
 func (c *credential) key(sent string) (string, error) {

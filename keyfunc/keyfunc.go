@@ -67,7 +67,8 @@ type Request interface {
 }
 
 // A LoggingRequest is a Request that has a logger. [IP] and [Peer] log their warnings to it. The requests
-// of all adapters are LoggingRequests, with the limiter's logger. For other Requests, no warning is logged.
+// of all adapters are LoggingRequests, with the limiter's logger; outside of a middleware they have the default
+// logger. For other Requests, no warning is logged.
 type LoggingRequest interface {
 	Request
 	// Logger returns where to log, or nil.

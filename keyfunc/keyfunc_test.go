@@ -63,6 +63,37 @@ func TestNoCredential(t *testing.T) {
 	}
 }
 
+// TestSeveralHeaders checks credentials in several headers of one name, and unusual spellings that frameworks accept.
+func TestSeveralHeaders(t *testing.T) {
+	t.Parallel()
+	known := Known(func(sent string) bool { return sent == "issued" })
+	var many []string
+	for range maxLines {
+		many = append(many, "decoy")
+	}
+	for _, c := range []struct {
+		name  string
+		f     Func
+		lines []string
+		want  string // "": no key
+	}{
+		{"X-Api-Key", APIKey("X-API-Key"), []string{"a", "b"}, ForAPIKey("a")},
+		{"X-Api-Key", APIKey("X-API-Key", known), []string{"decoy", "issued"}, ForAPIKey("issued")},
+		{"X-Api-Key", APIKey("X-API-Key", known), append(many, "issued"), ""},
+		{"Authorization", Bearer(known), []string{"Basic issued", "Bearer decoy", "bearer issued"}, ForBearer("issued")},
+		{"Authorization", Bearer(), []string{"Basic YWxpY2U6eA==", "Bearer a"}, ForBearer("a")},
+		{"Authorization", BasicAuth(), []string{"Bearer a", "basic YWxpY2U6eA=="}, ForBasicAuth("alice")},
+		{"Authorization", BasicAuth(), []string{"Basic_YWxpY2U6eA=="}, ForBasicAuth("alice")},
+		{"Authorization", BasicAuth(), []string{"Basic YWxpY2U6eA"}, ForBasicAuth("alice")},
+		{"Authorization", BasicAuth(), []string{"Basic %", "Basic YWxpY2U6eA=="}, ""},
+	} {
+		key, err := c.f(fakeRequest{header: http.Header{c.name: c.lines}})
+		if key != c.want || errors.Is(err, ErrNoKey) != (c.want == "") {
+			t.Errorf("%s %q: got %q, %v; want %q", c.name, c.lines, key, err, c.want)
+		}
+	}
+}
+
 // TestUser checks the values from which User makes a key, and the errors for all others.
 func TestUser(t *testing.T) {
 	t.Parallel()

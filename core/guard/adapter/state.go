@@ -139,11 +139,11 @@ func (s *RequestState) Result() (core.Result, bool) {
 	return s.result, s.result.Source != core.SourceNone
 }
 
-// Logger returns the logger of the limiter that a middleware has used last, or nil if there is none. The
-// method Logger of an adapter's request returns this logger; see [keyfunc.LoggingRequest]. s may be nil.
+// Logger returns the logger of the limiter that a middleware has used last, or the default logger if there is
+// none. The method Logger of an adapter's request returns this logger; see [keyfunc.LoggingRequest]. s may be nil.
 func (s *RequestState) Logger() *slog.Logger {
 	if s == nil || s.limiter.Load() == nil {
-		return nil
+		return slog.Default()
 	}
 	lim := s.limiter.Load()
 	return lim.Logger().With("limiter", lim.Name())
