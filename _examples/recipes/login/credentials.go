@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"strings"
 	"unicode"
-	"unicode/utf8"
 )
 
 const (
@@ -62,9 +61,10 @@ func readJSON(body io.Reader) (name, password string, err error) {
 }
 
 // accountOf returns the name by which an account is counted and looked up. It must normalize names as your user store does, so that an account
-// has only one name. It reports false if no account can have the name.
+// has only one name. It reports false if no account can have the name. Here names are in ASCII, without blanks inside: user stores differ in
+// which other characters are the same to them, such as é in one code point and in two. If your names have others, normalize these, too.
 func accountOf(name string) (account string, ok bool) {
-	account = strings.ToLower(strings.TrimSpace(name))
-	valid := account != "" && len(account) <= maxAccount && utf8.ValidString(name) && !strings.ContainsFunc(account, unicode.IsControl)
-	return account, valid
+	name = strings.TrimSpace(name)
+	ascii := !strings.ContainsFunc(name, func(c rune) bool { return c <= ' ' || c >= unicode.MaxASCII })
+	return strings.ToLower(name), name != "" && len(name) <= maxAccount && ascii
 }

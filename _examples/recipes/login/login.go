@@ -107,11 +107,11 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, http.StatusText(status), status)
 		return
 	}
-	attempt, err := h.reserve(r, given.account)
-	if h.limit.Answer(w, r, attempt, err) {
+	held, decision, err := h.reserve(r, given.account)
+	if h.limit.Answer(w, r, decision, err) {
 		return
 	}
-	right, err := h.check(r, attempt, given)
+	right, err := h.check(r, held, given)
 	switch {
 	case r.Context().Err() != nil: // the client has left
 		w.WriteHeader(499) // as nginx logs it; otherwise a failed guess would look like a success in logs
@@ -126,26 +126,44 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// reserve reserves a unit for a failure. A known device has a limit of its own, beside the one over all known devices of the account. All
-// other devices share the limit of the account and the limit of their address.
-func (h *Handler) reserve(r *http.Request, account string) (*core.Reservation, error) {
+// reserve reserves a unit for a failure in each limit that counts it, and returns what it holds, together with the last decision. If a
+// limit denies, nothing is held. A known device has a limit of its own, beside the one over all known devices of the account. All other
+// devices share the limit of the account and the limit of their address.
+//
+// The address decides before the account, so that an address which has used up its limit holds no units of an account. With
+// [core.ReserveAll], the account would decide first, because its limit is smaller: many attempts at once from such an address would
+// hold all units of the account for a moment, again and again, and so lock out its owner.
+func (h *Handler) reserve(r *http.Request, account string) (held []*core.Reservation, decision *core.Reservation, err error) {
+	owner := keyfunc.ForUser(account)
 	if device, ok := h.known.device(r, account); ok {
-		owner := keyfunc.ForUser(account)
-		return core.ReserveAll(r.Context(), 1, h.devices.On(keyfunc.ForJoin(owner, device)), h.owners.On(owner))
+		decision, err = core.ReserveAll(r.Context(), 1, h.devices.On(keyfunc.ForJoin(owner, device)), h.owners.On(owner))
+		return []*core.Reservation{decision}, decision, err
 	}
 	address, err := h.address(httplimit.Request(r))
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return core.ReserveAll(r.Context(), 1, h.accounts.On(keyfunc.ForUser(account)), h.addresses.On(address))
+	decision, err = h.addresses.Reserve(r.Context(), address, 1)
+	if err != nil || !decision.Allowed {
+		return nil, decision, err
+	}
+	held = append(held, decision)
+	decision, err = h.accounts.Reserve(r.Context(), owner, 1)
+	if err != nil || !decision.Allowed {
+		_ = held[0].Cancel(r.Context()) // if it fails, the reserved unit is charged when it expires
+		return nil, decision, err
+	}
+	return append(held, decision), decision, nil
 }
 
 // check reports whether the password is right, and settles the attempt. Everything except a proven success is settled as a failure: a wrong
 // password, an error or a panic of the user store, and a client that has left. Otherwise clients could guess free of charge by leaving.
-func (h *Handler) check(r *http.Request, attempt *core.Reservation, given credentials) (right bool, err error) {
+func (h *Handler) check(r *http.Request, held []*core.Reservation, given credentials) (right bool, err error) {
 	failures := int64(1)
 	defer func() {
-		_ = attempt.Settle(r.Context(), failures) // if it fails, the reserved unit is charged when it expires
+		for _, one := range held {
+			_ = one.Settle(r.Context(), failures) // if it fails, the reserved unit is charged when it expires
+		}
 	}()
 	right, err = h.users.Check(r.Context(), given.account, given.password)
 	if err == nil {
