@@ -509,10 +509,10 @@ func ExampleLimiter_Check() {
 	lim := core.MustNew(rdb, "api", core.TokenBucket(core.PerMinute(100)))
 
 	switch err := lim.Check(ctx); {
-	case errors.Is(err, core.ErrUnavailable): // until this is repaired, the outage policy decides
-		log.Print(err)
-	case err != nil: // Redis can decide, but something should be changed
-		log.Print(err)
+	case errors.Is(err, core.ErrUnavailable):
+		log.Print("until this is repaired, the outage policy decides: ", err)
+	case err != nil:
+		log.Print("Redis can decide, but something should be changed: ", err)
 	}
 }
 

@@ -50,7 +50,7 @@ func NewAnswerer(opts ...guard.AnswerOption) *Answerer {
 //     finds a *guard.DeniedError. With [OnDenied], answer is what its handler returns.
 //     [core.ErrNeverAdmitted] counts as a denial, but has no *guard.DeniedError.
 //   - If the limiter could not decide, because Redis did not answer or a deadline passed, the
-//     status is 503. If the client has left, the status is 499, which appears only in logs. Any
+//     status is 503. If the client has left, the status is 499, which is for logs. Any
 //     other error, such as an empty key, is a mistake in the application: the status is 500, and
 //     the error is logged at most once a minute. In all these cases, answer is an *echo.HTTPError
 //     with this status or, with [OnError], what its handler returns.

@@ -29,7 +29,8 @@ const framework = adapter.Adapter[*fiber.Ctx, fiber.Handler]("fiberlimit")
 //
 // fasthttp appends the trailer of a chunked body to the headers. Key functions therefore see only the
 // headers in the header block of a chunked request, and no headers that the application added before the
-// middleware.
+// middleware. Do not count by a header that your application adds: a client that sends its body in chunks would
+// be counted by its peer instead. Use c.Locals and [keyfunc.User].
 //
 // With [guard.CountIf], [guard.CostAfter] or [core.InFlight], the application's ErrorHandler renders an
 // error of the handler at once, as it does with Fiber's own logger, because only the ErrorHandler

@@ -47,7 +47,7 @@ func NewAnswerer(opts ...guard.AnswerOption) *Answerer {
 //     [OnDenied], its handler answers instead. [core.ErrNeverAdmitted] counts as a denial, but has no
 //     Retry-After.
 //   - If the limiter could not decide, because Redis did not answer or a deadline passed, the status is
-//     503. If the client has left, the status is 499, which appears only in logs. Any other error, such
+//     503. If the client has left, the status is 499, which is for logs. Any other error, such
 //     as an empty key, is a mistake in the application: the status is 500, and the error is logged at
 //     most once a minute. With [OnError], its handler answers instead in all these cases.
 //   - If the request is admitted, Answer only sets the headers about the limit, and returns false.

@@ -121,16 +121,16 @@ func LimiterFor(limiter func(keyfunc.Request) (*core.Limiter, error)) Option {
 // often make a handler fail in another way, for example with 500 by leaving early. A handler that reads a
 // slow body holds the reserved units meanwhile, so give the server a ReadTimeout.
 //
-// count must be safe for concurrent use. It is called once for each admitted request, except in
-// the case of the next paragraph and in two others. A request is never counted if its client
-// leaves or its deadline passes before the handler has begun, or if an inner middleware answers it
-// with 503 because the limiter of that middleware could not decide. If the handler panics before
-// it has answered, the status is 500. If the handler takes over the connection before it has
-// answered, the status is 101; in Fiber, it is the status that the handler has set, or 200.
+// count must be safe for concurrent use. It is called once for each admitted request, with three
+// exceptions. Two kinds of requests never count: those whose client leaves or whose deadline passes before
+// the handler has begun, and those that an inner middleware answers with 503 because its limiter could not
+// decide. The third kind always counts: in Gin and Echo, a handler can leave an error to code further out,
+// which then writes the response. If this has not happened within a second after the client has left, the
+// request counts.
 //
-// In Gin and Echo, a handler can return an error, and code further out then writes the response. If this
-// has not happened within a second after the client has left, the request counts, and count is not
-// called.
+// If the handler panics before it has answered, the status is 500. If the handler takes over the connection
+// before it has answered, the status is 101. In Fiber, it is then the status that the handler has set, or
+// 200. The same is true in Fiber if the handler closes the connection by Drop, so set a status before.
 //
 // The middleware uses [core.Limiter.Reserve], which says what happens to units that stay held. The
 // response waits until Redis has settled the cost, unless there is room for at least 16 more
