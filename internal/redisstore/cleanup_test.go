@@ -109,6 +109,71 @@ func TestLeftBehindClosed(t *testing.T) {
 	}
 }
 
+// TestLeftInBatch closes a Store while a batch is in flight that a caller has left. Close must wait for the batch,
+// but not for a call that its caller has left before the batch started.
+func TestLeftInBatch(t *testing.T) {
+	t.Parallel()
+	const trip = 300 * time.Millisecond
+	for leaves, want := range map[time.Duration]time.Duration{trip / 2: 0, trip * 3 / 2: trip / 2} {
+		withFake(t, func(t *testing.T, f *fake) {
+			f.set(func(context.Context) error { time.Sleep(trip); return nil })
+			c := testConfig(time.Second)
+			c.MaxBatch = 10
+			s := &tested{Store: NewStore(f.client, c)}
+			s.servers.ctxDeadlines = true
+			s.servers.whole.sharding.state.Store(oneScript)
+			s.servers.whole.health.Answered(time.Now(), true) // otherwise the lone calls count as left, too
+			for range maxInFlight {
+				go func() { _, _ = s.decide(t.Context()) }()
+			}
+			synctest.Wait()
+			ctx, cancel := context.WithCancel(t.Context())
+			time.AfterFunc(leaves, cancel)
+			if took, err := s.decide(ctx); !errors.Is(err, context.Canceled) || took != leaves {
+				t.Errorf("got error %v after %v, want context.Canceled after %v", err, took, leaves)
+			}
+			begun := time.Now()
+			s.Close()
+			if took := time.Since(begun); took < want || took > want+10*time.Millisecond {
+				t.Errorf("left after %v: Close took %v, want %v", leaves, took, want)
+			}
+		})
+	}
+}
+
+// TestLeftTogether closes the Stores of a joint decision that is in flight and whose caller has left. The Close of
+// each of them must wait for the decision.
+func TestLeftTogether(t *testing.T) {
+	t.Parallel()
+	withFake(t, func(t *testing.T, f *fake) {
+		var parts []Part
+		for _, limiter := range []string{"a", "b"} {
+			c := testConfig(time.Second)
+			c.Limiter = limiter
+			s := NewStore(f.client, c)
+			parts = append(parts, Part{s, NewCall(s.Limits, "k", algorithm.Operation{Op: algorithm.OpCharge, N: 1})})
+		}
+		parts[0].Store.servers.whole.sharding.state.Store(oneScript)
+		joint, err := Together(t.Context(), parts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.set(func(context.Context) error { time.Sleep(300 * time.Millisecond); return nil })
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		begun := time.Now()
+		if err := joint.DecideAll(ctx, parts); !errors.Is(err, context.Canceled) || time.Since(begun) > 0 {
+			t.Errorf("got error %v after %v, want context.Canceled at once", err, time.Since(begun))
+		}
+		check.Together(len(parts), func(i int) {
+			parts[i].Store.Close()
+			if took := time.Since(begun); took < 300*time.Millisecond {
+				t.Errorf("the Close of Store %d took %v, want 300ms", i, took)
+			}
+		})
+	})
+}
+
 // TestLaterPanics checks a hook of the client that panics in a background goroutine, where nothing else
 // recovers: the panic must become an error. Close must wait for the goroutine.
 func TestLaterPanics(t *testing.T) {

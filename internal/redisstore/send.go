@@ -92,7 +92,9 @@ func (s *Store) sendAsync(ctx context.Context, trip roundTrip, callerEnd *shared
 	if isClosed(sending.Done()) || isClosed(trip.end.done) {
 		return finish()
 	}
+	s.delayClose()
 	go func() {
+		defer s.allowClose() // even if an observer ends the goroutine
 		select {
 		case <-sending.Done():
 		case <-trip.end.done:

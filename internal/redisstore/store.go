@@ -154,9 +154,10 @@ func (s *Store) SharesKeys(other *Store) bool {
 	return s.head == other.head && s.servers == other.servers
 }
 
-// Close waits for the calls in the background, but no longer than the timeout: for those that free what s
-// holds for callers that have left, and for the calls of Later and End. It then ends the probes of the
-// servers, unless another open Store needs them. The Store can still be used after Close.
+// Close waits for the calls in the background, but no longer than the timeout: for calls in flight whose
+// callers have left, for those that free what such calls hold, and for the calls of Later, End and Beside. It
+// does not wait for a call that the server has not answered within the timeout. It then ends the probes of
+// the servers, unless another open Store needs them. The Store can still be used after Close.
 func (s *Store) Close() {
 	s.cleanups.wait(s.Timeout)
 	if s.subscription.Close() {
