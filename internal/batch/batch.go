@@ -390,8 +390,8 @@ func (p Place[T]) abandon() (a Abandoned, gone bool) {
 	if p.batch.delivered {
 		return a, false
 	}
-	m := &p.batch.calls[p.index]
-	if m.abandoned = true; m.sent {
+	p.batch.calls[p.index].abandoned = true
+	if p.batch.calls[p.index].sent {
 		p.batcher.leaves()
 	}
 	return Abandoned{p.batch.started, p.batcher.lastReply}, true
