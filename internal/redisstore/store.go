@@ -35,8 +35,8 @@ type Config struct {
 }
 
 // Hooks notify a limiter of what happens to its calls and servers. Any hook may be nil. A hook is called
-// by the goroutine that notices the event. For ServerChanged, this is the goroutine of package health
-// that watches the server.
+// by the goroutine that notices the event. ServerChanged is called by a goroutine that package health makes
+// for the call.
 type Hooks struct {
 	// ScriptLoaded is called when Redis does not know a script, before the whole script is sent.
 	ScriptLoaded func(ctx context.Context)
