@@ -281,3 +281,57 @@ func TestRenewalThatFails(t *testing.T) {
 		}
 	})
 }
+
+// TestRenewalThatFailsTogether makes a hook of the client end the goroutine that sends several renewals. If they
+// share a script, the replies to all of them are lost. If the server has refused the script, they are sent alone,
+// and only the reply to the one that was in flight is lost: the others are carried out.
+func TestRenewalThatFailsTogether(t *testing.T) {
+	t.Parallel()
+	const renewals = 3
+	for name, c := range map[string]struct {
+		refuses error
+		exits   int // which script the hook ends
+		sent    int
+		lost    []bool
+	}{
+		"together": {nil, 1, 1, []bool{true, true, true}},
+		"alone":    {redisError("CROSSSLOT Keys in request don't hash to the same slot"), 2, 4, []bool{true, false, false}},
+	} {
+		withFake(t, func(t *testing.T, f *fake) {
+			config := testConfig(time.Second)
+			config.MaxBatch = 10
+			s := &tested{Store: NewStore(f.client, config)}
+			defer s.Close()
+			s.warm(t)
+			s.servers.ctxDeadlines = true
+			s.servers.whole.sharding.state.Store(oneScript)
+			f.refusesBatches = c.refuses
+			sent := 0
+			f.set(func(context.Context) error {
+				if sent++; sent == c.exits {
+					runtime.Goexit()
+				}
+				return nil
+			})
+			lost := make([]bool, renewals)
+			calls := make([]Background, renewals)
+			for i := range calls {
+				calls[i] = Background{
+					Limits: s.Limits, Key: "k",
+					Begin: func() (algorithm.Operation, bool) { // a plain decision stands for the renewal: fake answers nothing else
+						return algorithm.Operation{Op: algorithm.OpEvaluate, N: 1, Handles: make([]algorithm.Handle, 1)}, true
+					},
+					End: func(_ []algorithm.Handle, err error) {
+						if lost[i] = err != nil; lost[i] && !errors.As(err, new(*batch.HookError)) {
+							t.Errorf("%s: got error %v of call %d, want a HookError", name, err, i)
+						}
+					},
+				}
+			}
+			s.SendAll(t.Context(), calls)
+			if !slices.Equal(lost, c.lost) || sent != c.sent {
+				t.Errorf("%s: lost %v after %d scripts, want %v after %d", name, lost, sent, c.lost, c.sent)
+			}
+		})
+	}
+}
