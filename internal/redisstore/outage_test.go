@@ -519,6 +519,8 @@ func TestCallIsNotItsCaller(t *testing.T) {
 			if took, err := s.decide(ctx); !errors.Is(err, health.ErrDown) || took != 0 {
 				t.Errorf("while it is open: %v after %v", err, took)
 			}
+			s.mu.Lock() // the other calls are still in flight
+			defer s.mu.Unlock()
 			if len(s.errs) == 0 {
 				t.Error("no failed call was reported")
 			}
