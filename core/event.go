@@ -168,7 +168,7 @@ func (m *emitter) emitContained(ctx context.Context, key string, e Event) {
 func (m *emitter) contain(ctx context.Context, o observerOption, key string, e Event) {
 	defer func() {
 		if value := recover(); value != nil && !m.panicked.Swap(true) {
-			m.logAt(ctx, slog.LevelError, "redislimit: an observer panicked", "panic", value, "stack", string(debug.Stack()))
+			m.logContained(ctx, slog.LevelError, "redislimit: an observer panicked", "panic", value, "stack", string(debug.Stack()))
 		}
 	}()
 	o.observe(ctx, key, e)
@@ -183,10 +183,18 @@ func (m *emitter) logAt(ctx context.Context, level slog.Level, message string, a
 	m.log().Log(ctx, level, message, append(attrs, "limiter", m.limiter)...)
 }
 
+// logContained is like logAt, but recovers a panic of the logger's Handler. Like emitContained, it is for what may
+// happen in the background, where the panic would end the program. The panic is reported nowhere, because the logger
+// is the only place for such reports.
+func (m *emitter) logContained(ctx context.Context, level slog.Level, message string, attrs ...any) {
+	defer func() { _ = recover() }()
+	m.logAt(ctx, level, message, attrs...)
+}
+
 // warnOnce logs a warning, unless it has already been called with the same message.
 func (m *emitter) warnOnce(ctx context.Context, message string) {
 	if _, before := m.warned.LoadOrStore(message, true); !before {
-		m.logAt(ctx, slog.LevelWarn, "redislimit: "+message+"; this is logged once")
+		m.logContained(ctx, slog.LevelWarn, "redislimit: "+message+"; this is logged once")
 	}
 }
 
@@ -234,7 +242,7 @@ func (o *overload) notify(m *emitter, policy string) {
 	ctx, calls := context.Background(), o.calls.Swap(0)
 	m.emitContained(ctx, "", Event{Kind: EventOverload, Cost: calls, Err: redisstore.ErrQueue})
 	if o.logged.due() > 0 {
-		m.logAt(ctx, slog.LevelWarn, "redislimit: this process is overloaded: "+policy+" decides",
+		m.logContained(ctx, slog.LevelWarn, "redislimit: this process is overloaded: "+policy+" decides",
 			"error", redisstore.ErrQueue, "calls in a second", calls)
 	}
 }

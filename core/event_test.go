@@ -134,6 +134,66 @@ func TestObserverPanics(t *testing.T) {
 	}
 }
 
+// A panickingHandler is the Handler of a logger. It panics at each message, and counts the messages.
+type panickingHandler struct {
+	slog.Handler
+
+	messages *atomic.Int64
+}
+
+func (panickingHandler) Enabled(context.Context, slog.Level) bool { return true }
+
+func (h panickingHandler) Handle(context.Context, slog.Record) error {
+	h.messages.Add(1)
+	panic("its own mistake")
+}
+
+// TestLoggerPanics checks a logger that panics in the background, where a panic would end the program: at the beginning and
+// the end of an outage, and when the panic of an observer is logged. The observers are notified all the same.
+func TestLoggerPanics(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var away atomic.Bool
+		client := fakeClient(func(cmd redis.Cmder) error {
+			if away.Load() {
+				return errors.New("away")
+			}
+			return set(cmd, 1, 1_800_000_000_000_000, 0, 1_800_000_000_000_000, 60_000_000)
+		})
+		var messages atomic.Int64
+		var mu sync.Mutex
+		var events []EventKind
+		lim := MustNew(client, "x", FixedWindow(PerMinute(100)), FailOpen(), Logger(slog.New(panickingHandler{nil, &messages})),
+			Observe(func(_ context.Context, e Event) {
+				if e.Kind == EventDecision {
+					return
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				if events = append(events, e.Kind); e.Kind == EventFallbackOn {
+					panic("a mistake of the observer")
+				}
+			}))
+		for i := range 20 {
+			away.Store(i >= 5 && i < 10)
+			if _, err := lim.Allow(t.Context(), "k"); err != nil {
+				t.Errorf("call %d: got error %v, want none", i, err)
+			}
+			time.Sleep(time.Second)
+		}
+		_ = lim.Close()
+		mu.Lock()
+		defer mu.Unlock()
+		want := []EventKind{EventOutage, EventBreaker, EventFallbackOn, EventBreaker, EventFallbackOff}
+		if !slices.Equal(events, want) {
+			t.Errorf("observed %v, want %v", events, want)
+		}
+		if n := messages.Load(); n != 4 { // the call that failed, the beginning, the panic of the observer, and the end
+			t.Errorf("%d messages were logged, want 4", n)
+		}
+	})
+}
+
 // TestFallbackOnOnce checks that an observer is notified of an outage once, although both a Limiter and another one that was
 // derived from it by With use the fallback.
 func TestFallbackOnOnce(t *testing.T) {

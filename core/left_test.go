@@ -8,12 +8,14 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/redislimit/redislimit/internal/algorithm"
 	"github.com/redislimit/redislimit/internal/batch"
 	"github.com/redislimit/redislimit/internal/lease"
 )
@@ -177,6 +179,76 @@ func TestLeftClose(t *testing.T) {
 				t.Errorf("Close took %v, want %v", took, want)
 			}
 			time.Sleep(time.Second)
+		})
+	}
+}
+
+// TestLeftCloseDeciding closes a Limiter while the decision of a caller that has left is in flight. Close must wait for the
+// decision, which takes a slot, and for the cleanup that frees the slot, but no longer than the Timeout.
+func TestLeftCloseDeciding(t *testing.T) {
+	t.Parallel()
+	for decides, want := range map[time.Duration]time.Duration{300 * time.Millisecond: 300 * time.Millisecond, time.Minute: defaultTimeout} {
+		synctest.Test(t, func(t *testing.T) {
+			client := &slowRedis{gate: make(chan struct{})}
+			lim := MustNew(client, "x", InFlight(1))
+			ctx, cancel := context.WithCancel(t.Context())
+			time.AfterFunc(time.Millisecond, cancel)
+			if _, err := lim.Acquire(ctx, "k", 1); !errors.Is(err, context.Canceled) {
+				t.Errorf("Acquire: got error %v, want context.Canceled", err)
+			}
+			time.AfterFunc(decides, func() { close(client.gate) })
+			begun := time.Now()
+			_ = lim.Close()
+			if took := time.Since(begun); took < want-time.Millisecond || took > want+10*time.Millisecond {
+				t.Errorf("Close took %v, want %v", took, want)
+			}
+			if sent := client.others(); decides < defaultTimeout && !slices.Equal(sent, []string{"7 0 77"}) {
+				t.Errorf("when Close has returned, %q was sent, want the release of the slot", sent)
+			}
+			time.Sleep(2 * time.Minute)
+		})
+	}
+}
+
+// TestLeftCloseEnding closes a Limiter while a settlement waits for a renewal, and its caller has left. Close must wait for
+// the settlement, but no longer than the Timeout.
+func TestLeftCloseEnding(t *testing.T) {
+	t.Parallel()
+	for renews, want := range map[time.Duration]time.Duration{300 * time.Millisecond: 300 * time.Millisecond, time.Minute: defaultTimeout} {
+		synctest.Test(t, func(t *testing.T) {
+			const now, minute = 1_800_000_000_000_000, 60_000_000
+			var settled atomic.Int64
+			client := fakeClient(func(cmd redis.Cmder) error {
+				switch {
+				case slices.Contains(cmd.Args(), any(string(algorithm.OpRenew))):
+					time.Sleep(renews)
+				case slices.Contains(cmd.Args(), any(string(algorithm.OpSettle))):
+					settled.Add(1)
+				}
+				return set(cmd, 7, now, 0, now, minute, 0, slowA, slowB)
+			})
+			lim := MustNew(client, "x", FixedWindow(PerMinute(10)))
+			r, err := lim.Reserve(t.Context(), "k", 5)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Keep()
+			go inside{}.Driver(lim).Renew()
+			synctest.Wait() // until the renewal is in flight
+			ctx, leave := context.WithCancel(t.Context())
+			leave()
+			if err := r.Settle(ctx, 1); !errors.Is(err, context.Canceled) {
+				t.Errorf("Settle: got error %v, want context.Canceled", err)
+			}
+			begun := time.Now()
+			_ = lim.Close()
+			if took := time.Since(begun); took < want || took > want+10*time.Millisecond {
+				t.Errorf("Close took %v, want %v", took, want)
+			}
+			if n := settled.Load(); renews < defaultTimeout && n != 1 {
+				t.Errorf("when Close has returned, %d settlements were sent, want 1", n)
+			}
+			time.Sleep(2 * time.Minute)
 		})
 	}
 }

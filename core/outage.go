@@ -67,12 +67,12 @@ func (f *family) hooks() *redisstore.Hooks {
 			if notServer && refused.due() > 0 { // the error begins no outage, so nothing else is logged at this level
 				level, message = slog.LevelWarn, "redislimit: redis answers, but refused a call"
 			}
-			f.events.logAt(ctx, level, message, "error", err)
+			f.events.logContained(ctx, level, message, "error", err)
 			f.events.emitContained(ctx, "", Event{Kind: EventOutage, Err: err})
 		},
 		HookPanicked: func(ctx context.Context, err *batch.HookError) {
 			if panicked.due() > 0 {
-				f.events.logAt(ctx, slog.LevelError, "redislimit: a hook of the client panicked", "error", err, "stack", string(err.Stack))
+				f.events.logContained(ctx, slog.LevelError, "redislimit: a hook of the client panicked", "error", err, "stack", string(err.Stack))
 			}
 		},
 		ServerChanged: f.serverChanged,
@@ -84,7 +84,7 @@ func (f *family) hooks() *redisstore.Hooks {
 func (f *family) serverChanged(ctx context.Context, c health.Change) {
 	log := func(level slog.Level, message string, more ...any) {
 		if c.Log {
-			f.events.logAt(ctx, level, "redislimit: "+message, append([]any{"server", c.Address}, more...)...)
+			f.events.logContained(ctx, level, "redislimit: "+message, append([]any{"server", c.Address}, more...)...)
 		}
 	}
 	message := "redis does not answer: " + f.policy.String() + " decides"

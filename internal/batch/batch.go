@@ -82,6 +82,7 @@ type Batcher[T any] struct {
 	bound     Bound
 	weigh     func(T) int64
 	run       RunFunc[T]
+	leaves    func()
 	abandoned func(call T, err error)
 
 	// mu guards the fields below, and the batches and calls that they lead to.
@@ -119,13 +120,14 @@ type batchedCall[T any] struct {
 }
 
 // New returns a Batcher whose batches are carried out by run. weigh returns the weight of a call, which
-// [Bound.Weight] limits. abandoned receives the outcome of a call whose caller left after its batch had
-// started. The other callers of the batch wait until abandoned has returned, and abandoned must not panic.
+// [Bound.Weight] limits. If a caller leaves after its batch has started, leaves is called before the caller
+// returns, and then abandoned receives the outcome of the call. The other callers of the batch wait until
+// abandoned has returned, and abandoned must not panic.
 //
-// The Batcher holds no lock while it calls run or abandoned. It holds its lock while it calls weigh, which
-// must therefore not use the Batcher.
-func New[T any](bound Bound, weigh func(T) int64, run RunFunc[T], abandoned func(call T, err error)) *Batcher[T] {
-	return &Batcher[T]{bound: bound, weigh: weigh, run: run, abandoned: abandoned}
+// The Batcher holds no lock while it calls run or abandoned. It holds its lock while it calls weigh and
+// leaves, which must therefore not use the Batcher.
+func New[T any](bound Bound, weigh func(T) int64, run RunFunc[T], leaves func(), abandoned func(call T, err error)) *Batcher[T] {
+	return &Batcher[T]{bound: bound, weigh: weigh, run: run, leaves: leaves, abandoned: abandoned}
 }
 
 // A Place identifies a call that has entered a Batcher. For a Batched call it names the call's batch and
@@ -389,5 +391,8 @@ func (p Place[T]) abandon() (a Abandoned, gone bool) {
 		return a, false
 	}
 	p.batch.calls[p.index].abandoned = true
+	if p.batch.calls[p.index].sent {
+		p.batcher.leaves()
+	}
 	return Abandoned{p.batch.started, p.batcher.lastReply}, true
 }

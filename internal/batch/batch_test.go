@@ -40,17 +40,19 @@ type server struct {
 	fails   map[string]error  // the errors of single calls, by key
 	values  []context.Context // the context of each batch
 	behind  []string          // the calls whose outcome was abandoned, with their errors
+	leaving atomic.Int64      // how many callers have left calls whose outcome has not been abandoned yet
 	callers sync.WaitGroup
 }
 
 func newServer(t *testing.T, maxBatch int) *server {
 	p := &server{t: t, fails: map[string]error{}}
-	p.Batcher = New(Bound{maxInFlight, maxBatches, maxBatch, 100, far}, weigh, p.run, p.left)
+	p.Batcher = New(Bound{maxInFlight, maxBatches, maxBatch, 100, far}, weigh, p.run, func() { p.leaving.Add(1) }, p.left)
 	return p
 }
 
 // left records a call whose caller has left.
 func (p *server) left(c call, err error) {
+	p.leaving.Add(-1)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.behind = append(p.behind, fmt.Sprint(c.key, " ", cmp.Or(err, *c.err)))
@@ -404,7 +406,7 @@ func TestCrowd(t *testing.T) {
 			n   int
 			out *int
 		}
-		var left, gone atomic.Int64
+		var left, inFlight, gone atomic.Int64 // inFlight counts the calls in flight whose callers have left
 		b := New(Bound{maxInFlight, maxBatches, most, 100, far}, func(sum) int64 { return 1 }, func(_ context.Context, calls []sum) error {
 			if len(calls) < 1 || len(calls) > most {
 				t.Errorf("%d calls", len(calls))
@@ -414,7 +416,12 @@ func TestCrowd(t *testing.T) {
 				*c.out += c.n
 			}
 			return nil
-		}, func(sum, error) { left.Add(1) })
+		}, func() { inFlight.Add(1) }, func(sum, error) {
+			left.Add(1)
+			if n := inFlight.Add(-1); n < 0 {
+				t.Errorf("%d callers have left a call in flight, want at least 0: an outcome was abandoned before its caller left", n)
+			}
+		})
 		check.Together(crowd, func(i int) {
 			for j := range calls {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i*j%17)*300*time.Microsecond)
@@ -442,6 +449,9 @@ func TestCrowd(t *testing.T) {
 		}
 		if left.Load() == 0 || left.Load() >= gone.Load() {
 			t.Errorf("%d outcomes were left behind by %d callers: some left before their batch was sent, and some after", left.Load(), gone.Load())
+		}
+		if n := inFlight.Load(); n != 0 {
+			t.Errorf("%d callers have left a call in flight, want 0", n)
 		}
 	})
 }

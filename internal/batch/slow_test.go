@@ -104,7 +104,7 @@ func TestShortRoundTrips(t *testing.T) {
 		b := New(Bound{maxInFlight, maxBatches, 100, 100, far}, func(int) int64 { return 1 }, func(context.Context, []int) error {
 			send()
 			return nil
-		}, nil)
+		}, nil, nil)
 		ctx, stop := context.WithCancel(t.Context())
 		var callers sync.WaitGroup
 		defer callers.Wait()
@@ -183,7 +183,7 @@ func TestHang(t *testing.T) {
 // No more than maxWaiting calls wait.
 func TestFull(t *testing.T) {
 	t.Parallel()
-	b := New(Bound{maxInFlight, maxBatches, 1000, 1e9, far}, func(int) int64 { return 1 }, func(context.Context, []int) error { return nil }, nil)
+	b := New(Bound{maxInFlight, maxBatches, 1000, 1e9, far}, func(int) int64 { return 1 }, func(context.Context, []int) error { return nil }, nil, nil)
 	var batched, full int
 	for range maxInFlight + maxWaiting + 5000 {
 		switch _, way := b.Enter(t.Context(), 1); way {
@@ -218,9 +218,15 @@ func TestOver(t *testing.T) {
 		if left, err := leave("unsent"); !errors.Is(err, ErrTimeout) || !left.Started.IsZero() {
 			t.Errorf("before it is sent: %v, started %v", err, left.Started)
 		}
+		if n := p.leaving.Load(); n != 0 {
+			t.Errorf("before it is sent: %d callers have left a call in flight, want 0", n)
+		}
 		patient := p.call(t.Context(), "patient")
 		if left, err := leave("sent"); !errors.Is(err, ErrTimeout) || left.Started.IsZero() {
 			t.Errorf("after it: %v, started %v", err, left.Started)
+		}
+		if n := p.leaving.Load(); n != 1 {
+			t.Errorf("after it: %d callers have left a call in flight, want 1", n)
 		}
 		p.sent("patientsent")
 		p.end(0, nil)
@@ -229,6 +235,9 @@ func TestOver(t *testing.T) {
 		}
 		if want := []string{"sent <nil>"}; !slices.Equal(p.behind, want) {
 			t.Errorf("left behind: %q, want %q", p.behind, want)
+		}
+		if n := p.leaving.Load(); n != 0 {
+			t.Errorf("when its batch has ended: %d callers have left a call in flight, want 0", n)
 		}
 		p.idle(maxInFlight - 1)
 	})

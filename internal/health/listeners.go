@@ -41,13 +41,20 @@ type Change struct {
 	Log bool
 }
 
-// A Listener is called with each Change. The caller is the supervisor of a Monitor, which is a goroutine
-// of its own. Until all listeners have returned, no probe begins and, if the server has recovered,
-// requests wait. A Listener must therefore bound its own time, because ctx has no deadline. It must not
-// panic, because nothing recovers in that goroutine. It must not call [Monitor.Await] of the Monitor that
-// calls it. A Monitor calls its listeners one at a time, but several Monitors may call the same listener
-// concurrently.
+// A Listener is called with each Change, in a goroutine of its own, for which the supervisor of a Monitor waits.
+// Until all listeners have returned, no probe begins and, if the server has recovered, requests wait. A
+// Listener must therefore bound its own time, because ctx has no deadline. It must not panic, because nothing
+// recovers in that goroutine. It must not call [Monitor.Await] of the Monitor that calls it. A Monitor calls
+// its listeners one at a time, but several Monitors may call the same listener concurrently.
 type Listener func(ctx context.Context, c Change)
+
+// notify calls the listener with c. The call has a goroutine of its own, because a listener runs code of the
+// user, which may end the goroutine by [runtime.Goexit]: the supervisor must go on.
+func (l *Listener) notify(ctx context.Context, c Change) {
+	var called sync.WaitGroup
+	called.Go(func() { (*l)(ctx, c) })
+	called.Wait()
+}
 
 // Listeners holds the Subscriptions to the outages of a group of servers. It holds them weakly: a
 // Subscription that nobody closes ends when it is garbage-collected. The zero value has no listeners.
@@ -139,7 +146,7 @@ type audience struct {
 func (a *audience) notifyAll(ctx context.Context, c Change) {
 	for _, w := range a.notified {
 		if listener := w.Value(); listener != nil {
-			(*listener)(ctx, c)
+			listener.notify(ctx, c)
 			c.Log = false
 		}
 	}
@@ -149,7 +156,7 @@ func (a *audience) notifyAll(ctx context.Context, c Change) {
 func (a *audience) notifyLogger(ctx context.Context, c Change) {
 	for _, w := range a.notified {
 		if listener := w.Value(); listener != nil {
-			(*listener)(ctx, c)
+			listener.notify(ctx, c)
 			return
 		}
 	}
@@ -168,13 +175,13 @@ func (a *audience) replace(ctx context.Context, listeners []*Listener, down, ove
 	a.notified = a.notified[:0]
 	for _, listener := range listeners {
 		if !knew[listener] {
-			(*listener)(ctx, down)
+			listener.notify(ctx, down)
 			down.Log = false
 		}
 		delete(knew, listener)
 		a.notified = append(a.notified, weak.Make(listener))
 	}
 	for listener := range knew {
-		(*listener)(ctx, over)
+		listener.notify(ctx, over)
 	}
 }

@@ -91,6 +91,25 @@ func TestListenersComeAndLeave(t *testing.T) {
 	})
 }
 
+// TestListenerExits checks a listener that ends its goroutine: the other listeners are notified all the same, and the
+// server is still watched.
+func TestListenerExits(t *testing.T) {
+	t.Parallel()
+	runNear(t, func(f *fixture) {
+		f.recorder.Listener = func(context.Context, health.Change) { runtime.Goexit() }
+		other := newRecorder()
+		f.subscribe(&other.Listener)
+		f.follow(reply{outcome: health.Rejected})
+		f.fail(health.Unavailable)
+		f.requests(time.Minute + time.Second)
+		f.wantState(health.Down)
+		f.follow(reply{outcome: health.Answered})
+		f.requests(2 * time.Second)
+		f.wantState(health.Up)
+		f.wantNotified(other, "down, back")
+	})
+}
+
 // TestForgottenSubscription checks that a Subscription that is garbage-collected during an outage ends
 // like one that is closed: nothing is watched without a Subscription.
 func TestForgottenSubscription(t *testing.T) {

@@ -126,9 +126,9 @@ type Background func(send func() error) bool
 //
 // If the units were charged to a lease, or can still be settled in the lease from which they come, nothing is sent.
 // Otherwise End sends the ending, if there is anything to end, and waits for the reply. If a renewal is in flight
-// that will give h other handles, the ending is sent after the renewal. ctx bounds only how long End waits. If later
-// is not nil, End first tries to let later send the ending in the background. If later returns true, End does not
-// wait at all.
+// that will give h other handles, the ending is sent after the renewal. ctx bounds only how long End waits: if it
+// ends before the reply, the Close of the Store waits for the reply. If later is not nil, End first tries to let
+// later send the ending in the background. If later returns true, End does not wait at all.
 func (w *Renewer) End(ctx context.Context, h *Hold, actual int64, later Background) error {
 	h.mu.Lock()
 	if h.ended {
@@ -157,7 +157,11 @@ func (w *Renewer) End(ctx context.Context, h *Hold, actual int64, later Backgrou
 	case renewing == nil:
 		return w.send(ctx, h, actual)
 	}
-	return batch.Beside(ctx, func() error { return w.sendAfter(ctx, renewing, h, actual) }, nil)
+	ending := func() error { return w.sendAfter(ctx, renewing, h, actual) }
+	if h.Set.Store == nil { // h is in the memory of this process
+		return batch.Beside(ctx, ending, nil)
+	}
+	return h.Set.Store.Beside(ctx, ending)
 }
 
 // sendAfter waits until renewing is closed, unless it is nil, and then ends h, even if ctx has ended.

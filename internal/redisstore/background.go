@@ -135,7 +135,8 @@ func (s *Store) sendChunk(ctx context.Context, n *node, chunk []Background) {
 
 // sendCalls sends calls in one round trip. Calls that must be sent again, alone, are then sent one after
 // the other. Whenever a call is sent alone, it first waits for its server: see doWhenUp. sendCalls writes the
-// error of each call into errs.
+// error of each call into errs. A call that is sent alone has a goroutine of its own: if a hook of the client
+// ends the goroutine, the other calls are sent nevertheless.
 func (s *Store) sendCalls(ctx context.Context, n *node, calls []*Call, errs []error) {
 	alone := len(calls) < 2
 	if !alone {
@@ -149,7 +150,7 @@ func (s *Store) sendCalls(ctx context.Context, n *node, calls []*Call, errs []er
 	}
 	for i, d := range calls {
 		if alone || errors.Is(d.err, batch.ErrRetryAlone) {
-			errs[i] = s.doWhenUp(ctx, d, s.deadlines.timer())
+			errs[i] = batch.Beside(context.WithoutCancel(ctx), func() error { return s.doWhenUp(ctx, d, s.deadlines.timer()) }, nil)
 		} else {
 			errs[i] = d.err
 		}

@@ -93,7 +93,10 @@ func (s *Store) newBatcher(n *node) *batcher {
 			return errNotUp
 		}
 		return s.send(ctx, n, calls, batch.Place[*Call]{}, nil)
-	}, s.callerLeft)
+	}, s.delayClose, func(d *Call, err error) {
+		defer s.allowClose()
+		s.callerLeft(d, err)
+	})
 }
 
 // work estimates how many microseconds Redis takes for d and the calls that are made together with it.

@@ -80,8 +80,7 @@ func (s *Store) missingRights(ctx context.Context) string {
 		}
 	}
 	cmd := redis.NewStringSliceCmd(ctx, args...)
-	_ = s.bounded(ctx, max(s.Timeout, checkTime), func(ctx context.Context) error { return s.servers.client.Process(ctx, cmd) })
-	if len(cmd.Val()) == 0 {
+	if s.process(ctx, max(s.Timeout, checkTime), cmd) != nil || len(cmd.Val()) == 0 {
 		return ""
 	}
 	return "the Redis user may not run " + strings.ToLower(strings.Join(slices.Sorted(slices.Values(cmd.Val())), ", "))

@@ -17,20 +17,21 @@ import (
 )
 
 const (
-	// maxCleanups bounds how many cleanups wait. It also bounds how many goroutines Close waits for, not
-	// counting the one that sends cleanups. What a cleanup above the bound would free is left to expire.
+	// maxCleanups bounds how many cleanups wait. It also bounds how many goroutines of Later and End run at a
+	// time. What a cleanup above the bound would free is left to expire.
 	maxCleanups = 10_000
 	// cleanupPause is the pause before the next attempt if a server is down.
 	cleanupPause = 50 * time.Millisecond
 )
 
-// cleanups sends the calls that free what is held for callers that have left. It also counts the goroutines
-// for which Close waits, including the goroutines of Later and End.
+// cleanups sends the calls that free what is held for callers that have left. It also counts what Close waits
+// for: the goroutines that send these calls, those of Later and End, and calls in flight whose callers have left.
 type cleanups struct {
 	mu      sync.Mutex
 	waiting []cleanup
 	freeing bool // a goroutine is sending the cleanups in waiting
 	sending int  // how many goroutines Close waits for: the one that runs the method free, and those that the method begin has counted
+	delays  int  // how many calls of delayClose have not been followed by allowClose yet
 }
 
 // A cleanup is a call that frees the units and slots that another call holds. They expire at about the
@@ -65,6 +66,39 @@ func (s *Store) freeUnclaimed(d *Call, err error) {
 // the call cannot be sent within the given time, or if too many cleanups wait.
 func (s *Store) freeLater(d *Call, call algorithm.Operation, within time.Duration) {
 	s.cleanups.add(s, cleanup{d.Limits, d.Key, call, time.Now().Add(within)})
+}
+
+// delayClose makes Close wait until allowClose is called. It is called when a caller leaves a call in flight,
+// before the caller returns. allowClose is called after the reply, when the cleanup of the call, if there is one,
+// has been added. If s decides for several Stores (see Together), the Close of each of them waits.
+func (s *Store) delayClose() {
+	for _, part := range s.stores {
+		part.cleanups.delay(1)
+	}
+}
+
+// allowClose is the counterpart of delayClose.
+func (s *Store) allowClose() {
+	for _, part := range s.stores {
+		part.cleanups.delay(-1)
+	}
+}
+
+// delay adds n to the delays for which Close waits.
+func (cs *cleanups) delay(n int) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	cs.delays += n
+}
+
+// Beside is like [batch.Beside], for an f that makes a call to Redis: Close waits for f, whether or not the
+// caller has left.
+func (s *Store) Beside(ctx context.Context, f func() error) error {
+	s.delayClose()
+	return batch.Beside(ctx, func() error {
+		defer s.allowClose()
+		return f()
+	}, nil)
 }
 
 // callerLeft frees what is held for d, whose caller left before the round trip ended with err. If err or
@@ -226,13 +260,13 @@ func (cs *cleanups) free(s *Store) {
 	}
 }
 
-// wait waits until no counted goroutine is running, but no longer than the given time.
+// wait waits until no counted goroutine is running and nothing delays Close, but no longer than the given time.
 func (cs *cleanups) wait(longest time.Duration) {
 	for end := time.Now().Add(longest); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		cs.mu.Lock()
-		sending := cs.sending
+		idle := cs.sending == 0 && cs.delays == 0
 		cs.mu.Unlock()
-		if sending == 0 {
+		if idle {
 			return
 		}
 	}

@@ -109,6 +109,71 @@ func TestLeftBehindClosed(t *testing.T) {
 	}
 }
 
+// TestLeftInBatch closes a Store while a batch is in flight that a caller has left. Close must wait for the batch,
+// but not for a call that its caller has left before the batch started.
+func TestLeftInBatch(t *testing.T) {
+	t.Parallel()
+	const trip = 300 * time.Millisecond
+	for leaves, want := range map[time.Duration]time.Duration{trip / 2: 0, trip * 3 / 2: trip / 2} {
+		withFake(t, func(t *testing.T, f *fake) {
+			f.set(func(context.Context) error { time.Sleep(trip); return nil })
+			c := testConfig(time.Second)
+			c.MaxBatch = 10
+			s := &tested{Store: NewStore(f.client, c)}
+			s.servers.ctxDeadlines = true
+			s.servers.whole.sharding.state.Store(oneScript)
+			s.servers.whole.health.Answered(time.Now(), true) // otherwise the lone calls count as left, too
+			for range maxInFlight {
+				go func() { _, _ = s.decide(t.Context()) }()
+			}
+			synctest.Wait()
+			ctx, cancel := context.WithCancel(t.Context())
+			time.AfterFunc(leaves, cancel)
+			if took, err := s.decide(ctx); !errors.Is(err, context.Canceled) || took != leaves {
+				t.Errorf("got error %v after %v, want context.Canceled after %v", err, took, leaves)
+			}
+			begun := time.Now()
+			s.Close()
+			if took := time.Since(begun); took < want || took > want+10*time.Millisecond {
+				t.Errorf("left after %v: Close took %v, want %v", leaves, took, want)
+			}
+		})
+	}
+}
+
+// TestLeftTogether closes the Stores of a joint decision that is in flight and whose caller has left. The Close of
+// each of them must wait for the decision.
+func TestLeftTogether(t *testing.T) {
+	t.Parallel()
+	withFake(t, func(t *testing.T, f *fake) {
+		var parts []Part
+		for _, limiter := range []string{"a", "b"} {
+			c := testConfig(time.Second)
+			c.Limiter = limiter
+			s := NewStore(f.client, c)
+			parts = append(parts, Part{s, NewCall(s.Limits, "k", algorithm.Operation{Op: algorithm.OpCharge, N: 1})})
+		}
+		parts[0].Store.servers.whole.sharding.state.Store(oneScript)
+		joint, err := Together(t.Context(), parts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.set(func(context.Context) error { time.Sleep(300 * time.Millisecond); return nil })
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		begun := time.Now()
+		if err := joint.DecideAll(ctx, parts); !errors.Is(err, context.Canceled) || time.Since(begun) > 0 {
+			t.Errorf("got error %v after %v, want context.Canceled at once", err, time.Since(begun))
+		}
+		check.Together(len(parts), func(i int) {
+			parts[i].Store.Close()
+			if took := time.Since(begun); took < 300*time.Millisecond {
+				t.Errorf("the Close of Store %d took %v, want 300ms", i, took)
+			}
+		})
+	})
+}
+
 // TestLaterPanics checks a hook of the client that panics in a background goroutine, where nothing else
 // recovers: the panic must become an error. Close must wait for the goroutine.
 func TestLaterPanics(t *testing.T) {
@@ -215,4 +280,58 @@ func TestRenewalThatFails(t *testing.T) {
 			t.Errorf("a hook ends the goroutine: ended %d times", ended)
 		}
 	})
+}
+
+// TestRenewalThatFailsTogether makes a hook of the client end the goroutine that sends several renewals. If they
+// share a script, the replies to all of them are lost. If the server has refused the script, they are sent alone,
+// and only the reply to the one that was in flight is lost: the others are carried out.
+func TestRenewalThatFailsTogether(t *testing.T) {
+	t.Parallel()
+	const renewals = 3
+	for name, c := range map[string]struct {
+		refuses error
+		exits   int // which script the hook ends
+		sent    int
+		lost    []bool
+	}{
+		"together": {nil, 1, 1, []bool{true, true, true}},
+		"alone":    {redisError("CROSSSLOT Keys in request don't hash to the same slot"), 2, 4, []bool{true, false, false}},
+	} {
+		withFake(t, func(t *testing.T, f *fake) {
+			config := testConfig(time.Second)
+			config.MaxBatch = 10
+			s := &tested{Store: NewStore(f.client, config)}
+			defer s.Close()
+			s.warm(t)
+			s.servers.ctxDeadlines = true
+			s.servers.whole.sharding.state.Store(oneScript)
+			f.refusesBatches = c.refuses
+			sent := 0
+			f.set(func(context.Context) error {
+				if sent++; sent == c.exits {
+					runtime.Goexit()
+				}
+				return nil
+			})
+			lost := make([]bool, renewals)
+			calls := make([]Background, renewals)
+			for i := range calls {
+				calls[i] = Background{
+					Limits: s.Limits, Key: "k",
+					Begin: func() (algorithm.Operation, bool) { // a plain decision stands for the renewal: fake answers nothing else
+						return algorithm.Operation{Op: algorithm.OpEvaluate, N: 1, Handles: make([]algorithm.Handle, 1)}, true
+					},
+					End: func(_ []algorithm.Handle, err error) {
+						if lost[i] = err != nil; lost[i] && !errors.As(err, new(*batch.HookError)) {
+							t.Errorf("%s: got error %v of call %d, want a HookError", name, err, i)
+						}
+					},
+				}
+			}
+			s.SendAll(t.Context(), calls)
+			if !slices.Equal(lost, c.lost) || sent != c.sent {
+				t.Errorf("%s: lost %v after %d scripts, want %v after %d", name, lost, sent, c.lost, c.sent)
+			}
+		})
+	}
 }

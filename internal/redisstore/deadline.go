@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/redislimit/redislimit/internal/batch"
 )
 
@@ -76,22 +78,26 @@ func (d *deadlines) next(now time.Time) *sharedTimer {
 	return t
 }
 
-// bounded is like boundedByCtx, but waits for f for at most d.
+// bounded runs f, which makes calls to Redis, and waits for it for at most d. If the client ends calls at
+// their deadlines, f runs in the goroutine of the caller. A panic of a hook of the client then reaches the
+// caller, which should use batch.Catch. Otherwise f runs in a goroutine of its own, which continues after d,
+// and a panic is returned as a [batch.HookError].
 func (s *Store) bounded(ctx context.Context, d time.Duration, f func(context.Context) error) error {
 	bounded, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
-	return s.boundedByCtx(bounded, f)
+	if s.servers.ctxDeadlines {
+		return f(bounded)
+	}
+	return batch.Beside(bounded, func() error { return f(bounded) }, nil)
 }
 
-// boundedByCtx runs f, which makes calls to Redis, and waits for it until the deadline of ctx at the latest.
-// If the client ends calls at their deadlines, f runs in the goroutine of the caller. A panic of a hook of
-// the client then reaches the caller, which should use batch.Catch. Otherwise f runs in a goroutine of its
-// own, which continues after ctx has ended, and a panic is returned as a [batch.HookError].
-func (s *Store) boundedByCtx(ctx context.Context, f func(context.Context) error) error {
-	if s.servers.ctxDeadlines {
-		return f(ctx)
-	}
-	return batch.Beside(ctx, func() error { return f(ctx) }, nil)
+// process sends cmd, and waits for the reply for at most d. The reply may be read only if process returns nil.
+// The command is sent in a goroutine of its own, because a hook of the client may panic, end the goroutine or
+// ignore the context.
+func (s *Store) process(ctx context.Context, d time.Duration, cmd redis.Cmder) error {
+	bounded, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	return batch.Beside(bounded, func() error { return s.servers.client.Process(bounded, cmd) }, nil)
 }
 
 // isClosed reports whether c is closed.

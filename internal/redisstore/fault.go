@@ -50,9 +50,9 @@ func (s *Store) outcome(err error, allowed time.Duration, began time.Time) (heal
 func (s *Store) explain(ctx context.Context, err error) error {
 	return diagnose.Explain(err, s.servers.cluster != nil, func() string {
 		info := redis.NewStringCmd(ctx, "info", "server")
-		_ = batch.Catch(func() error { // hooks of the client may panic
-			return s.bounded(ctx, s.Timeout, func(ctx context.Context) error { return s.servers.client.Process(ctx, info) })
-		})
+		if s.process(ctx, s.Timeout, info) != nil {
+			return ""
+		}
 		return info.Val()
 	})
 }

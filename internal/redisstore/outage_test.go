@@ -519,6 +519,8 @@ func TestCallIsNotItsCaller(t *testing.T) {
 			if took, err := s.decide(ctx); !errors.Is(err, health.ErrDown) || took != 0 {
 				t.Errorf("while it is open: %v after %v", err, took)
 			}
+			s.mu.Lock() // the other calls are still in flight
+			defer s.mu.Unlock()
 			if len(s.errs) == 0 {
 				t.Error("no failed call was reported")
 			}
@@ -568,6 +570,33 @@ func TestPanicInCheck(t *testing.T) {
 		s.adviceOnServers(t.Context())
 		if err := client.Close(); panics.Swap(0) != 1 || err != nil {
 			t.Errorf("%s: the hook was not called once; %v", name, err)
+		}
+	}
+}
+
+// TestPanicInRights checks a server over a client with a hook that panics or ends the goroutine during the script that
+// finds out which rights are missing. Check then says nothing about rights.
+func TestPanicInRights(t *testing.T) {
+	t.Parallel()
+	for _, end := range []func(){func() { panic("a hook's own mistake") }, runtime.Goexit} {
+		for _, ctxDeadlines := range []bool{false, true} {
+			withFake(t, func(t *testing.T, f *fake) {
+				s := f.store(time.Second)
+				s.servers.ctxDeadlines = ctxDeadlines
+				f.pipeline = func([]redis.Cmder) error { return errReply }
+				asked := 0
+				f.other = func(cmd redis.Cmder) error {
+					if cmd.Name() == "eval" {
+						asked++
+						end()
+					}
+					return nil
+				}
+				advice, err := s.Check(t.Context())
+				if err != nil || asked != 1 || slices.ContainsFunc(advice, func(line string) bool { return strings.Contains(line, "may not run") }) {
+					t.Errorf("got %q, %v after %d scripts; want no error, and nothing about rights after 1", advice, err, asked)
+				}
+			})
 		}
 	}
 }
@@ -701,6 +730,74 @@ func TestPanicInProbe(t *testing.T) {
 				s.wantChanges(t, "down", "back")
 			})
 		}
+	}
+}
+
+// A probe asks a server that lacks what the scripts need for its version. If a hook of the client panics or ends the
+// goroutine then, the probe has failed like any other.
+func TestPanicInInfoOfProbe(t *testing.T) {
+	t.Parallel()
+	for how, end := range map[string]func(){"panic": func() { panic("a hook's own mistake") }, "exit": runtime.Goexit} {
+		for _, ctxDeadlines := range []bool{false, true} {
+			withFake(t, func(t *testing.T, f *fake) {
+				s := f.store(time.Second)
+				s.servers.ctxDeadlines = ctxDeadlines
+				f.set(fails(redisError("ERR unknown command 'evalsha'")))
+				_, _ = s.decide(t.Context())
+				f.other = func(redis.Cmder) error { end(); return nil }
+				for range 50 {
+					if _, err := s.decide(t.Context()); !errors.Is(err, health.ErrDown) {
+						t.Errorf("while probes %s: got error %v, want ErrDown", how, err)
+					}
+					time.Sleep(100 * time.Millisecond)
+				}
+				f.set(nil)
+				time.Sleep(time.Second)
+				if _, err := s.decide(t.Context()); err != nil {
+					t.Errorf("after probes that %s: got error %v, want none", how, err)
+				}
+				s.wantChanges(t, "down", "back")
+			})
+		}
+	}
+}
+
+// TestDialerIgnoresContext has a Dialer that hangs whatever its context says. The listeners are notified all the same,
+// and the server is up again as soon as it can be reached, although the first probes still hang.
+func TestDialerIgnoresContext(t *testing.T) {
+	t.Parallel()
+	for _, ctxDeadlines := range []bool{false, true} {
+		withFake(t, func(t *testing.T, f *fake) {
+			s := f.store(500 * time.Millisecond)
+			s.servers.ctxDeadlines = ctxDeadlines
+			s.servers.whole.addr = failoverAddr
+			hangs := atomic.Bool{}
+			hangs.Store(true)
+			f.client.Options().Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+				if hangs.Load() {
+					time.Sleep(30 * time.Second)
+				}
+				return f.dial(ctx, network, addr)
+			}
+			f.set(fails(&net.OpError{Op: "dial", Err: errors.New("no master")}))
+			_, _ = s.decide(t.Context())
+			time.Sleep(addressTime + dialGrace)
+			s.wantChanges(t, "down")
+			for range 100 {
+				_, _ = s.decide(t.Context())
+				time.Sleep(100 * time.Millisecond)
+			}
+			hangs.Store(false)
+			f.set(nil)
+			begun := time.Now()
+			for _, err := s.decide(t.Context()); err != nil && time.Since(begun) < time.Minute; _, err = s.decide(t.Context()) {
+				time.Sleep(5 * time.Millisecond)
+			}
+			if took := time.Since(begun); took > time.Second {
+				t.Errorf("ctxDeadlines %v: back after %v, want at most 1s", ctxDeadlines, took)
+			}
+			s.wantChanges(t, "down", "back")
+		})
 	}
 }
 

@@ -26,20 +26,16 @@ func (p prober) Probe(ctx context.Context, lastError error) (health.Outcome, err
 		return health.NotProbed, nil
 	}
 	k, began := p.node.probeKey(), time.Now()
-	// A goroutine of its own: a hook of the client may panic or end the goroutine, and health waits for the end
-	// of the probe. boundedByCtx ends the wait in time.
-	err := batch.Beside(context.WithoutCancel(ctx), func() error {
-		return st.boundedByCtx(ctx, func(ctx context.Context) error {
-			client, moved := p.node.servers.probeClient(ctx, p.node, st, k)
-			if moved {
-				return errMoved
-			}
-			if err := p.dial(ctx, lastError); err != nil {
-				return err
-			}
-			return st.probe(ctx, client, k)
-		})
-	}, nil)
+	err := besideUntil(ctx, func() error {
+		client, moved := p.node.servers.probeClient(ctx, p.node, st, k)
+		if moved {
+			return errMoved
+		}
+		if err := p.dial(ctx, lastError); err != nil {
+			return err
+		}
+		return st.probe(ctx, client, k)
+	})
 	switch {
 	case err == nil, errors.Is(err, errMoved) && p.node == p.node.servers.whole: // the topology is known now: decisions go to the nodes
 		return health.Answered, nil
@@ -51,6 +47,21 @@ func (p prober) Probe(ctx context.Context, lastError error) (health.Outcome, err
 	deadline, _ := ctx.Deadline()
 	return st.outcome(st.explain(context.WithoutCancel(ctx), err), deadline.Sub(began), began)
 }
+
+// besideUntil calls f in a goroutine of its own, and waits for it until the deadline of ctx, which must have one,
+// and for dialGrace after it. f continues after that, so its results other than its error may be read only if the
+// error is nil. f needs the goroutine because a hook of the client or the user's Dialer may panic, end the goroutine
+// or ignore ctx, while package health waits.
+func besideUntil(ctx context.Context, f func() error) error {
+	deadline, _ := ctx.Deadline()
+	until, cancel := context.WithDeadline(context.WithoutCancel(ctx), deadline.Add(dialGrace))
+	defer cancel()
+	return batch.Beside(until, f, nil)
+}
+
+// dialGrace is the time that a Dialer or a client gets to return after its context has ended. Its error says more
+// than the error of the context: for example, the address that did not answer.
+const dialGrace = 20 * time.Millisecond
 
 // errMoved is the error of a probe that finds the keys of its server on another one.
 var errMoved = errors.New("another server has the keys")
@@ -106,14 +117,14 @@ func (p prober) Address(ctx context.Context, lastError error) string {
 		ctx, cancel := context.WithTimeout(ctx, addressTime)
 		defer cancel()
 		addr := ""
-		err := batch.Beside(context.WithoutCancel(ctx), func() error { // the user's Dialer may panic or end the goroutine
+		err := besideUntil(ctx, func() error {
 			conn, err := client.Options().Dialer(ctx, client.Options().Network, p.node.addr)
 			if err == nil {
 				addr = conn.RemoteAddr().String()
 				_ = conn.Close()
 			}
 			return err
-		}, nil)
+		})
 		if err == nil {
 			return addr
 		}

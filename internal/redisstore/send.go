@@ -21,7 +21,7 @@ type roundTrip struct {
 // send sends calls to a server in one round trip and records how that ended. It returns the error
 // of the round trip. If that is nil, the field err of each call has the error of the call alone,
 // which may be nil. Decisions and all other calls that change a user's key are sent by this method.
-// Probes and checks are not: they use Store.bounded or Store.boundedByCtx.
+// Probes and checks are not: they use besideUntil, Store.bounded or Store.process.
 //
 // The server must answer within the timeout, which begins now. The caller waits until callerEnd. If
 // the caller has already waited in this process before it called send, callerEnd comes before the
@@ -92,7 +92,9 @@ func (s *Store) sendAsync(ctx context.Context, trip roundTrip, callerEnd *shared
 	if isClosed(sending.Done()) || isClosed(trip.end.done) {
 		return finish()
 	}
+	s.delayClose()
 	go func() {
+		defer s.allowClose() // even if an observer ends the goroutine
 		select {
 		case <-sending.Done():
 		case <-trip.end.done:

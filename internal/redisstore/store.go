@@ -35,8 +35,8 @@ type Config struct {
 }
 
 // Hooks notify a limiter of what happens to its calls and servers. Any hook may be nil. A hook is called
-// by the goroutine that notices the event. For ServerChanged, this is the goroutine of package health
-// that watches the server.
+// by the goroutine that notices the event. ServerChanged is called by a goroutine that package health makes
+// for the call.
 type Hooks struct {
 	// ScriptLoaded is called when Redis does not know a script, before the whole script is sent.
 	ScriptLoaded func(ctx context.Context)
@@ -154,9 +154,10 @@ func (s *Store) SharesKeys(other *Store) bool {
 	return s.head == other.head && s.servers == other.servers
 }
 
-// Close waits for the calls in the background, but no longer than the timeout: for those that free what s
-// holds for callers that have left, and for the calls of Later and End. It then ends the probes of the
-// servers, unless another open Store needs them. The Store can still be used after Close.
+// Close waits for the calls in the background, but no longer than the timeout: for calls in flight whose
+// callers have left, for those that free what such calls hold, and for the calls of Later, End and Beside. It
+// does not wait for a call that the server has not answered within the timeout. It then ends the probes of
+// the servers, unless another open Store needs them. The Store can still be used after Close.
 func (s *Store) Close() {
 	s.cleanups.wait(s.Timeout)
 	if s.subscription.Close() {
