@@ -213,12 +213,13 @@ const maxLines = 20
 // keyOfLines returns the key of the credential that r sends in the header called name. in returns the credential
 // in a line of the header, or "". Without Known, it is the one in the first line that has one.
 func (c *credential) keyOfLines(r Request, name string, in func(line string) string) (string, error) {
+	if key, err := c.key(in(r.Header(name))); err == nil {
+		return key, nil // almost every request has only one line, and with Fiber it takes longer to get all
+	}
 	lines := r.HeaderValues(name)
-	for _, line := range lines[:min(len(lines), maxLines)] {
-		if sent := in(line); sent != "" {
-			if key, err := c.key(sent); err == nil {
-				return key, nil
-			}
+	for i := 1; i < min(len(lines), maxLines); i++ {
+		if key, err := c.key(in(lines[i])); err == nil {
+			return key, nil
 		}
 	}
 	return "", ErrNoKey

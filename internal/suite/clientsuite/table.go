@@ -222,7 +222,7 @@ var credentials = []row{
 	{keyfunc.APIKey("X-API-Key", keyfunc.Secret("pepper of 16 bytes or more")), direct, []string{"X-API-Key: issued"}, keyfunc.ForAPIKey("issued", keyfunc.Secret([]byte("pepper of 16 bytes or more")))},
 	{keyfunc.Bearer(keyfunc.Known(known)), direct, []string{"Authorization: Bearer issued"}, bearer},
 	{keyfunc.Bearer(keyfunc.Known(known)), direct, []string{"Authorization: bEARER  issued"}, bearer},
-	{keyfunc.Bearer(keyfunc.Known(known)), direct, []string{"Authorization: Basic issued"}, "peer:203.0.113.9"},
+	{keyfunc.Bearer(keyfunc.Known(known)), direct, []string{"Authorization: Digest issued"}, "peer:203.0.113.9"},
 	{keyfunc.Bearer(keyfunc.Known(known)), direct, []string{"Authorization: Bearer"}, "peer:203.0.113.9"},
 	{keyfunc.Bearer(keyfunc.Known(known)), direct, []string{"Authorization: Bearer forged"}, "peer:203.0.113.9"},
 	{keyfunc.Cookie("session", keyfunc.Known(known)), direct, []string{"Cookie: a=b; session=issued"}, cookie},
