@@ -7,8 +7,10 @@
 //	go run ./internal/tools/mutants -list      # only reports which mutants still apply
 //	go run ./internal/tools/mutants -update    # updates the lists after names in the code have changed
 //
-// Nothing in the checkout changes, because each mutant is compiled from an overlay. The mutants are listed in the .txt
-// files of this folder:
+// Nothing in the checkout changes, because each mutant is compiled from an overlay. But Go's build cache grows by 100 MB
+// for each mutant: for a long run, set GOCACHE to a folder that you delete afterwards.
+//
+// The mutants are listed in the .txt files of this folder:
 //
 //	in internal/algorithm/lua                    the file to change, or its folder; valid until the next such line
 //	dir otel                                     the module whose tests run, if not the main one; valid until the next such line
