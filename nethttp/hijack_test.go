@@ -50,9 +50,11 @@ func TestHijackThroughUnwrap(t *testing.T) {
 			}))
 			handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { limited.ServeHTTP(wrap(w), r) })
 			for i, want := range []int{401, 401, 429} {
-				if response := getFrom(t, httptest.NewUnstartedServer(handler), false); response.StatusCode != want {
+				response := getFrom(t, httptest.NewUnstartedServer(handler), false)
+				if response.StatusCode != want {
 					t.Errorf("guess %d: got status %d, want %d", i+1, response.StatusCode, want)
 				}
+				_ = response.Body.Close()
 			}
 		})
 	}

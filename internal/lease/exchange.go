@@ -137,8 +137,8 @@ type Closed struct {
 }
 
 // closeLease closes a lease, so that no more units can be taken from it. It returns a Closed, which the caller must
-// pass to settleClosed: Drop waits for that. It returns nil if there is nothing to settle, or if the lease was
-// closed already.
+// pass to settleClosed, because Drop waits for that, and to notifyClosed. It returns nil if there is nothing to
+// settle, or if the lease was closed already.
 func (ls *Leases) closeLease(le *Lease, now Instant) *Closed {
 	le.hot.settling.Add(1) // before the lease is closed, so that Drop, which may find it closed, waits for the settlement
 	state := le.state.Swap(leaseClosed)
@@ -153,18 +153,16 @@ func (ls *Leases) closeLease(le *Lease, now Instant) *Closed {
 	le.hot.countDecisions(now.Mono, ls.d, decisionsIn(state), le.units-left)
 	c := &Closed{Lease: le, Limits: le.hot.limits, Key: le.hot.key, Held: held, Spent: held - left}
 	if held == 0 {
-		ls.settled(c)
+		le.hot.settling.Add(-1)
+		ls.notifyClosed(c)
 		return nil
 	}
 	return c
 }
 
-// settled records that the settlement of c has ended, and notifies the observers that the lease is closed. It
-// notifies them last, because an observer may call Drop, which waits for settlements.
-func (ls *Leases) settled(c *Closed) {
-	c.hot.settling.Add(-1)
-	ls.events.Closed(c.units, c.units-c.Held+c.Spent)
-}
+// notifyClosed notifies the observers that a lease is closed. An observer may call Drop, which waits for settlements:
+// the settlement of c must have ended, or another goroutine must make it, unless onlyCallers is set.
+func (ls *Leases) notifyClosed(c *Closed) { ls.events.Closed(c.units, c.units-c.Held+c.Spent) }
 
 // An exchange settles the latest lease of a key and takes the next one.
 type exchange struct {
@@ -189,6 +187,13 @@ func (ls *Leases) Exchange(ctx context.Context, h *HotKey, n int64, seen *Lease,
 	ls.underWay.Add(1)
 	defer ls.underWay.Add(-1)
 	old, units := ls.change(h, seen, now)
+	switch {
+	case old == nil:
+	case ls.onlyCallers:
+		ls.notifyClosed(old)
+	default:
+		defer ls.notifyClosed(old) // when the goroutine that settles it has begun
+	}
 	if n > units {
 		units = 0
 	}
@@ -360,6 +365,9 @@ func (ls *Leases) close(all []*Lease, now Instant) {
 	if len(closed) > 0 {
 		ls.settleClosed(closed...)
 	}
+	for _, c := range closed {
+		ls.notifyClosed(c)
+	}
 }
 
 // settleClosed settles leases. After Close was called, it counts the unspent units that could not be given back.
@@ -374,7 +382,7 @@ func (ls *Leases) settleClosed(all ...*Closed) {
 	}
 	ls.mu.Unlock()
 	for _, c := range all {
-		ls.settled(c)
+		c.hot.settling.Add(-1)
 	}
 }
 

@@ -161,28 +161,33 @@ func TestSettlingBeforeClosed(t *testing.T) {
 // lease is being settled. Drop must not wait for its own goroutine, nor longer than its context lasts.
 func TestDropInObserver(t *testing.T) {
 	t.Parallel()
-	for _, units := range []int64{0, 1} {
-		synctest.Test(t, func(t *testing.T) {
-			var ls *Leases
-			began, dropped := time.Now(), time.Duration(-1)
-			settle := func([]*Closed) []*Closed {
-				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-				defer cancel()
-				ls.Drop(ctx, "k")
-				return nil
-			}
-			ls = New(Config{Duration: hotFor}, nil, settle, Events{Closed: func(int64, int64) {
-				ls.Drop(t.Context(), "k")
-				dropped = time.Since(began)
-			}})
-			h := ls.hot.add(ls.hot.set(ls.hot.hash("k")), "k", &limits.Set{}, ls.Now().Mono)
-			le := &Lease{hot: h, lasts: ls.d, units: units}
-			h.lease.Store(le)
-			ls.close([]*Lease{le}, ls.Now())
-			if want := time.Duration(units) * time.Second; dropped < want || dropped > want+10*time.Millisecond {
-				t.Errorf("%d units: the leases were dropped after %v, want %v", units, dropped, want)
-			}
-		})
+	for name, end := range map[string]func(ls *Leases, le *Lease){
+		"close":    func(ls *Leases, le *Lease) { ls.close([]*Lease{le}, ls.Now()) },
+		"exchange": func(ls *Leases, le *Lease) { ls.Exchange(context.Background(), le.hot, 1, le, ls.Now()) },
+	} {
+		for _, units := range []int64{0, 1} {
+			synctest.Test(t, func(t *testing.T) {
+				var ls *Leases
+				began, dropped := time.Now(), time.Duration(-1)
+				settle := func([]*Closed) []*Closed {
+					ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+					defer cancel()
+					ls.Drop(ctx, "k")
+					return nil
+				}
+				ls = New(Config{Duration: hotFor}, nil, settle, Events{Closed: func(int64, int64) {
+					ls.Drop(context.Background(), "k")
+					dropped = time.Since(began)
+				}})
+				h := ls.hot.add(ls.hot.set(ls.hot.hash("k")), "k", &limits.Set{}, ls.Now().Mono)
+				le := &Lease{hot: h, lasts: ls.d, units: units}
+				h.lease.Store(le)
+				end(ls, le)
+				if want := time.Duration(units) * time.Second; dropped < want || dropped > want+10*time.Millisecond {
+					t.Errorf("%s, %d units: the leases were dropped after %v, want %v", name, units, dropped, want)
+				}
+			})
+		}
 	}
 }
 
