@@ -39,6 +39,20 @@ func TestAllowUpTo(t *testing.T) {
 	}
 }
 
+// TestAllowUpToOfSeveralLimits has several limits: as many units are granted as remain in the limit that has the fewest left.
+func TestAllowUpToOfSeveralLimits(t *testing.T) {
+	t.Parallel()
+	for name, large := range map[string]int64{"a large one": 1000, "one of nearly the same size": 12} {
+		lim := MustNewMemory("upto", FixedWindow(Per(large, 7*24*time.Hour)), FixedWindow(PerDay(10)))
+		if _, err := lim.AllowN(t.Context(), "k", 2); err != nil {
+			t.Fatal(err)
+		}
+		if granted, res, err := lim.AllowUpTo(t.Context(), "k", 9); err != nil || granted != 8 {
+			t.Errorf("%s: %d of 9 units granted, want 8: %+v, %v", name, granted, res, err)
+		}
+	}
+}
+
 // TestAllowUpToIgnoresDenyCache frees all units in another process while this process remembers a denial. All units are granted,
 // not only those that remained when the denial was made.
 func TestAllowUpToIgnoresDenyCache(t *testing.T) {
