@@ -708,43 +708,32 @@ func TestReplyEndsDoubt(t *testing.T) {
 // A probe in which a hook of the client panics or ends the goroutine has failed.
 func TestPanicInProbe(t *testing.T) {
 	t.Parallel()
-	for how, end := range map[string]func(){"panic": func() { panic("a hook's own mistake") }, "exit": runtime.Goexit} {
-		for _, ctxDeadlines := range []bool{false, true} {
-			withFake(t, func(t *testing.T, f *fake) {
-				s := f.store(time.Second)
-				s.servers.ctxDeadlines = ctxDeadlines
-				f.set(fails(errDial))
-				_, _ = s.decide(t.Context())
-				f.set(func(context.Context) error { end(); return nil })
-				for range 50 {
-					if _, err := s.decide(t.Context()); !errors.Is(err, health.ErrDown) {
-						t.Errorf("while probes %s: %v", how, err)
-					}
-					time.Sleep(100 * time.Millisecond)
-				}
-				f.set(nil)
-				time.Sleep(time.Second)
-				if _, err := s.decide(t.Context()); err != nil {
-					t.Errorf("after probes that %s: %v", how, err)
-				}
-				s.wantChanges(t, "down", "back")
-			})
-		}
-	}
+	probesEnd(t, errDial, func(f *fake, end func()) {
+		f.set(func(context.Context) error { end(); return nil })
+	})
 }
 
 // A probe asks a server that lacks what the scripts need for its version. If a hook of the client panics or ends the
 // goroutine then, the probe has failed like any other.
 func TestPanicInInfoOfProbe(t *testing.T) {
 	t.Parallel()
+	probesEnd(t, redisError("ERR unknown command 'evalsha'"), func(f *fake, end func()) {
+		f.other = func(redis.Cmder) error { end(); return nil }
+	})
+}
+
+// probesEnd begins an outage with an error. In the outage, each probe calls a function that panics or ends the
+// goroutine; hook sets up the fake for that. The server must be down, and up again when it answers.
+func probesEnd(t *testing.T, outage error, hook func(f *fake, end func())) {
+	t.Helper()
 	for how, end := range map[string]func(){"panic": func() { panic("a hook's own mistake") }, "exit": runtime.Goexit} {
 		for _, ctxDeadlines := range []bool{false, true} {
 			withFake(t, func(t *testing.T, f *fake) {
 				s := f.store(time.Second)
 				s.servers.ctxDeadlines = ctxDeadlines
-				f.set(fails(redisError("ERR unknown command 'evalsha'")))
+				f.set(fails(outage))
 				_, _ = s.decide(t.Context())
-				f.other = func(redis.Cmder) error { end(); return nil }
+				hook(f, end)
 				for range 50 {
 					if _, err := s.decide(t.Context()); !errors.Is(err, health.ErrDown) {
 						t.Errorf("while probes %s: got error %v, want ErrDown", how, err)
