@@ -388,11 +388,8 @@ func (ls *Leases) settleClosed(all ...*Closed) {
 
 // Drop closes the leases of a key, and waits until the settlements of all its closed leases have ended. If onlyCallers
 // is set, Drop does not wait for settlements that other goroutines make. Otherwise it waits for them until ctx ends.
-// Drop must be called before the key is reset, because a settlement after the reset would charge the key. ls may be nil.
+// Drop must be called before the key is reset, because a settlement after the reset would charge the key.
 func (ls *Leases) Drop(ctx context.Context, key string) {
-	if ls == nil {
-		return
-	}
 	var all []*Lease
 	keys := ls.hot.all(key)
 	for _, h := range keys {
