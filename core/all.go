@@ -37,9 +37,9 @@ import (
 // key. The order of the arguments does not matter: the key with the smallest [Limit.Capacity] is first.
 // Keys with the same Capacity are ordered by the names of their Limiters, and keys of Limiters with the
 // same name alphabetically. So a caller who is over their own limit, if it is the smaller one, takes
-// nothing of a larger limit that they share with others. If the shared limit is the smaller one, as that of
-// an account beside that of an address, call [Limiter.Reserve] for one key after the other instead: first
-// for the caller's own key.
+// nothing of a larger limit that they share with others. The shared limit can also be the smaller one: in a
+// login, for example, anyone can use up the small limit of an account, beside the larger limit of their
+// address. Then call [Limiter.Reserve] for one key after the other instead: first for the caller's own key.
 //
 // When AllowAll asks about one key after the other, it holds the units, as [Limiter.Reserve] does, until
 // all Limiters have admitted. If one of them denies, the Result is its denial, and AllowAll gives the

@@ -168,9 +168,9 @@ func (l *Limiter) notifyBan(ctx context.Context, req *request, res *Result) {
 }
 
 // change changes what is stored about key, by calling do for the backend and for the memory of FailLocal. It
-// first closes the leases of the key, and waits until Redis has settled them or has failed, or ctx has ended. At the end, even
-// if Redis has failed, it drops the remembered denials of the key, which the change makes invalid, and wakes a
-// caller that waits for the key.
+// first closes the leases of the key, and waits until Redis has settled them or has failed, or ctx has ended. At
+// the end, even if Redis has failed, it drops the remembered denials of the key, which the change makes invalid,
+// and wakes a caller that waits for the key.
 func (l *Limiter) change(ctx context.Context, key string, do func(b backend, set *limits.Set) error) error {
 	if err := checkCall(ctx, key, 0); err != nil {
 		return err

@@ -184,8 +184,8 @@ func (m *emitter) logAt(ctx context.Context, level slog.Level, message string, a
 }
 
 // logContained is like logAt, but recovers a panic of the logger's Handler. Like emitContained, it is for what may
-// happen in the background, where the panic would end the program. The panic is reported nowhere, because the logger
-// is the only place for such reports.
+// happen in the background, where the panic would end the program. The panic is reported nowhere, because panics
+// are reported to the logger.
 func (m *emitter) logContained(ctx context.Context, level slog.Level, message string, attrs ...any) {
 	defer func() { _ = recover() }()
 	m.logAt(ctx, level, message, attrs...)

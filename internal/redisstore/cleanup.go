@@ -18,14 +18,15 @@ import (
 
 const (
 	// maxCleanups bounds how many cleanups wait. It also bounds how many goroutines of Later and End run at a
-	// time. What a cleanup above the bound would free is left to expire.
+	// time. If a cleanup is above the bound, the units and slots that it would free expire.
 	maxCleanups = 10_000
 	// cleanupPause is the pause before the next attempt if a server is down.
 	cleanupPause = 50 * time.Millisecond
 )
 
 // cleanups sends the calls that free what is held for callers that have left. It also counts what Close waits
-// for: the goroutines that send these calls, those of Later and End, and calls in flight whose callers have left.
+// for: the goroutines that send these calls, the goroutines of Later and End, and calls in flight whose callers
+// have left.
 type cleanups struct {
 	mu      sync.Mutex
 	waiting []cleanup

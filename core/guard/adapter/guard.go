@@ -16,8 +16,8 @@ import (
 )
 
 // StatusClientGone is the status of a request whose client disconnected before the request was
-// answered. It is the status that nginx uses for such requests. It is for access logs: only a client that has
-// closed just its sending side can see it.
+// answered. nginx uses the same status. It is for access logs: only a client that has closed just its sending
+// side can see it.
 const StatusClientGone = 499
 
 // A Guard decides about the requests that pass one middleware. It is safe for concurrent use.
