@@ -156,7 +156,8 @@ func TestSlotsOfOtherProcesses(t *testing.T) {
 	}
 }
 
-// TestSlotsAreShared lets more callers than there are slots wait, in two processes: neither process may keep the slots to itself.
+// TestSlotsAreShared lets more callers than there are slots wait, in two processes. The first process has all slots when the callers
+// of the second process come: it must not keep the slots to itself.
 func TestSlotsAreShared(t *testing.T) {
 	t.Parallel()
 	for _, work := range []time.Duration{5 * time.Millisecond, 50 * time.Millisecond, 200 * time.Millisecond} {
@@ -168,18 +169,21 @@ func TestSlotsAreShared(t *testing.T) {
 			defer cancel()
 			var done [2]atomic.Int64
 			var callers sync.WaitGroup
-			for i := range 2 * 5 {
-				callers.Go(func() {
-					for {
-						r, err := all[i%2].AcquireWait(ctx, "k", 1)
-						if err != nil {
-							return
+			for i, lim := range all {
+				for range 5 {
+					callers.Go(func() {
+						for {
+							r, err := lim.AcquireWait(ctx, "k", 1)
+							if err != nil {
+								return
+							}
+							time.Sleep(work)
+							done[i].Add(1)
+							_ = r.Release(ctx)
 						}
-						time.Sleep(work)
-						done[i%2].Add(1)
-						_ = r.Release(ctx)
-					}
-				})
+					})
+				}
+				synctest.Wait()
 			}
 			callers.Wait()
 			if a, b := done[0].Load(), done[1].Load(); min(a, b) < jobs/8 || a+b < jobs*9/10 {
