@@ -67,6 +67,7 @@ func banCases() []testCase {
 	return append(each("Ban/Denials", denialsThatBan),
 		testCase{"Ban/Held", heldUnitsBanNobody}, testCase{"Ban/InFlight", slotsBanNobody}, testCase{"Ban/Levels", levelsRise},
 		testCase{"Ban/ByHand", blockByHand}, testCase{"Ban/AtLeast", levelsOutlastBlock},
+		testCase{"Ban/StepBack", banCountsAgain},
 		testCase{"Ban/Shared", banIsShared}, testCase{"Ban/Many", oneBanOfMany},
 		testCase{"Ban/Foreign", foreignBans}, testCase{"Ban/Unwritten", banUnwritten}, testCase{"Ban/Events", banEvents},
 	)
@@ -243,6 +244,22 @@ func levelsOutlastBlock(t *testing.T, s Store) {
 	s.Advance(2*time.Second + 59*time.Minute)
 	allowN(t, lim, "k", 1)
 	banned(t, allowN(t, lim, "k", 1), 2*time.Hour)
+}
+
+// banCountsAgain steps the server's clock back into a ban that a decision has found to be forgotten: the ban counts again.
+func banCountsAgain(t *testing.T, s Store) {
+	if s.Redis == nil || s.ForgetsByClock {
+		t.Skip("this store deletes what its clock has passed")
+	}
+	lim := s.limiter(t, "back", core.FixedWindow(core.PerMinute(1)), core.Ban(time.Hour))
+	allowN(t, lim, "k", 1)
+	banned(t, allowN(t, lim, "k", 1), time.Hour)
+	s.Advance(2 * time.Hour)
+	if res := allowN(t, lim, "k", 1); !res.Allowed {
+		t.Errorf("after the ban: got %+v, want it allowed", res)
+	}
+	s.Advance(-90 * time.Minute)
+	banned(t, peek(t, lim, "k"), 30*time.Minute)
 }
 
 const maxBan = 365 * 24 * time.Hour
