@@ -160,16 +160,6 @@ type State struct {
 	holds   *holds      // nil if nothing is held
 }
 
-// Seen returns a copy of s. Evaluator.Adopt and Evaluate of the copy do not change s.
-func (s *State) Seen() State {
-	seen := *s
-	if s.log != nil {
-		entries := *s.log
-		seen.log = &entries
-	}
-	return seen
-}
-
 // An Outcome has the numbers of a core.Result that differ from decision to decision. Remaining is in
 // units, and the others are in microseconds. It has four words for the same reason as an Observation.
 type Outcome struct {

@@ -27,8 +27,9 @@ func NewLimits(limits []algorithm.Limit, keys []string, bans algorithm.Bans) *Li
 
 // state returns the state of limit i in e, for l to evaluate. e may be nil: nothing is used in the state then. If
 // limit i is a queue, and e has other Limits than l, state returns a copy that is converted to the numbers of l. It
-// leaves the entry as it is, because l may deny. Limits that are not queues can evaluate a state that was stored
-// with other numbers.
+// leaves the entry as it is, because l may deny; for that, a plain copy suffices, because a queue only reads its
+// free places when it adopts and evaluates. Limits that are not queues can evaluate a state that was stored with
+// other numbers.
 func (l *Limits) state(e *entry, i int, now int64) *algorithm.State {
 	switch {
 	case e == nil:
@@ -36,7 +37,7 @@ func (l *Limits) state(e *entry, i int, now int64) *algorithm.State {
 	case e.limits == l || !l.limits[i].Delays:
 		return &e.states[i]
 	}
-	seen := e.states[i].Seen()
+	seen := e.states[i]
 	l.limits[i].Adopt(&seen, e.limits.limits[i].Evaluator, now)
 	return &seen
 }
