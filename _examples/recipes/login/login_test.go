@@ -368,6 +368,19 @@ func TestUsedUpAddress(t *testing.T) {
 	}
 }
 
+// TestUsedUpAccount tries to log in to an account that has used up its limit, from another address: these attempts cost the address
+// nothing. So its other users can log in.
+func TestUsedUpAccount(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(s *service) {
+		s.attackOnce(attempt{user: theAccount, password: "guess", from: "203.0.113.1"}, guesses)
+		for range guesses {
+			s.want(http.StatusTooManyRequests, attempt{user: theAccount, password: rightWord, from: "203.0.113.2"})
+		}
+		s.wantFailed(s.handler.addresses, "ip:203.0.113.2", 0)
+	})
+}
+
 // TestManyDevices guesses from many devices on which somebody who knew the password has logged in: together they have 100 guesses a day.
 func TestManyDevices(t *testing.T) {
 	t.Parallel()
