@@ -78,6 +78,9 @@ func queueCases() []testCase {
 		{"Queue/Lowered", loweredQueue},
 		{"Queue/Epochs", epochs},
 		{"Queue/Forgotten", forgottenPlaces},
+		{"Queue/Begun", begunPlace},
+		{"Queue/Beside", placesBesideOtherLimits},
+		{"Queue/Looks", looksAtAnotherRate},
 	}
 }
 
@@ -187,5 +190,59 @@ func forgottenPlaces(t *testing.T, s Store) {
 		if !got.Allowed || got.Remaining != want || peeked.Remaining != want {
 			t.Errorf("got %+v, and then %+v, want %d remaining in both", got, peeked, want)
 		}
+	}
+}
+
+// leavePlace makes a queue of 1 unit per second that has units from 0 s to 1 s and from 5 s to 6 s, and a free place between them.
+func leavePlace(t *testing.T, lim *core.Limiter) {
+	t.Helper()
+	allowN(t, lim, "k", 1)
+	left := acquire(t, lim, "k", 4)
+	allowN(t, lim, "k", 1)
+	cancel(t, left)
+}
+
+// begunPlace waits until two of the four units of a free place have begun: only a cost of up to two units gets the place.
+func begunPlace(t *testing.T, s Store) {
+	lim := s.limiter(t, "queue", core.LeakyBucket(core.PerSecond(1), core.Burst(20)))
+	leavePlace(t, lim)
+	s.Advance(2500 * time.Millisecond)
+	for _, c := range []struct {
+		cost int64
+		want time.Duration
+	}{{3, 3500 * time.Millisecond}, {2, 500 * time.Millisecond}} {
+		if res := allowN(t, lim, "k", c.cost); res.Delay != c.want {
+			t.Errorf("%d units: got %+v, want a Delay of %v", c.cost, res, c.want)
+		}
+	}
+}
+
+// placesBesideOtherLimits gives back a place that was a free place before, in a Limiter that also has another limit.
+func placesBesideOtherLimits(t *testing.T, s Store) {
+	lim := s.limiter(t, "queue", core.LeakyBucket(core.PerSecond(1), core.Burst(20)), core.FixedWindow(core.PerDay(1000)))
+	leavePlace(t, lim)
+	again := acquire(t, lim, "k", 2)
+	cancel(t, again)
+	if res := allowN(t, lim, "k", 4); again.Delay != time.Second || res.Delay != time.Second {
+		t.Errorf("got %+v, and after it was given back %+v, want a Delay of 1s in both", again.Result, res)
+	}
+}
+
+// looksAtAnotherRate calls Peek, and is denied, by a limit of another rate: a place that was charged before can still be given back.
+func looksAtAnotherRate(t *testing.T, s Store) {
+	queue := func(rate, burst int64) core.Limit {
+		return core.LeakyBucket(core.PerSecond(rate), core.Burst(burst), core.LimitName("plan"))
+	}
+	lim := s.limiter(t, "queue", queue(1, 20))
+	other := with(t, lim, queue(2, 5))
+	allowN(t, lim, "k", 1)
+	left := acquire(t, lim, "k", 10)
+	peek(t, other, "k")
+	if res := allowN(t, other, "k", 1); res.Allowed {
+		t.Errorf("by the other limit: got %+v, want a denial", res)
+	}
+	cancel(t, left)
+	if res := allowN(t, lim, "k", 1); res.Delay != time.Second {
+		t.Errorf("after a place was given back: got %+v, want a Delay of 1s", res)
 	}
 }
