@@ -257,7 +257,7 @@ func (m mutant) run(timeout time.Duration) (string, error) {
 	var all []byte
 	for pkg := range strings.FieldsSeq(packages) { // one after the other, so that a package is built only if the earlier ones notice nothing
 		out, caught, err := test(timeout, "test", "-C", m.dir, "-vet=off", "-count=1", "-failfast",
-			"-timeout", (timeout - timeout/8).String(), "-overlay", overlay, pkg, "-run", run)
+			"-timeout", timeout.String(), "-overlay", overlay, pkg, "-run", run)
 		if caught != "" || err != nil {
 			return caught, err
 		}
@@ -269,9 +269,10 @@ func (m mutant) run(timeout time.Duration) (string, error) {
 	return "", nil
 }
 
-// test runs go test, and returns the name of the test that fails, or "".
+// test runs go test, and returns the name of the test that fails, or "". The tests may run for timeout. The build may take
+// ten minutes more, because a build that takes too long says nothing about the mutant.
 func test(timeout time.Duration, args ...string) (out []byte, caught string, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	ctx, cancel := context.WithTimeout(context.Background(), timeout+10*time.Minute)
 	defer cancel()
 	command := exec.CommandContext(ctx, "go", append(args, "-exec", "env GOGC=100")...)
 	command.Env = append(os.Environ(), "GOGC=off") // the garbage collector would be a quarter of the compiler's work
@@ -283,8 +284,10 @@ func test(timeout time.Duration, args ...string) (out []byte, caught string, err
 		return out, "", fmt.Errorf("%w: it does not compile: %s", errStale, out)
 	case len(found) > 0:
 		return out, "caught by " + string(found[len(found)-1][1]), nil
-	case ctx.Err() != nil, bytes.Contains(out, []byte("panic: test timed out")):
+	case bytes.Contains(out, []byte("panic: test timed out")):
 		return out, "caught by a test that does not end", nil
+	case ctx.Err() != nil:
+		return out, "", errors.New("go test was stopped, because the build took too long")
 	default:
 		return out, "caught by a panic", nil
 	}
