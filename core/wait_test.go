@@ -2,7 +2,6 @@ package core_test
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"strconv"
 	"sync"
@@ -15,39 +14,6 @@ import (
 	"github.com/redislimit/redislimit/internal/coreaccess"
 	"github.com/redislimit/redislimit/internal/inside"
 )
-
-// TestWaitAtOnce makes calls that need not wait, or that cannot be admitted in time: they must return at once.
-func TestWaitAtOnce(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		lim := core.MustNewMemory("test", core.TokenBucket(core.PerMinute(60), core.Burst(2)))
-		queue := core.MustNewMemory("queue", core.LeakyBucket(core.PerMinute(60), core.Burst(1)))
-		brief, cancel := context.WithTimeout(t.Context(), 999*time.Millisecond)
-		defer cancel()
-		canceled, cancel := context.WithCancel(t.Context())
-		cancel()
-		begun := time.Now()
-		for _, c := range []struct {
-			lim  *core.Limiter
-			ctx  context.Context
-			key  string
-			n    int64
-			want error
-		}{
-			{lim, t.Context(), "k", 3, core.ErrNeverAdmitted},
-			{queue, t.Context(), "k", 2, core.ErrNeverAdmitted},
-			{lim, t.Context(), "k", -1, core.ErrInvalidCost},
-			{lim, t.Context(), "", 1, core.ErrInvalidKey},
-			{lim, canceled, "k", 1, context.Canceled},
-			{lim, t.Context(), "k", 2, nil},
-			{lim, brief, "k", 1, context.DeadlineExceeded},
-		} {
-			if _, err := c.lim.WaitN(c.ctx, c.key, c.n); !errors.Is(err, c.want) || time.Since(begun) > 0 {
-				t.Errorf("WaitN(%q, %d): got error %v after %v, want %v at once", c.key, c.n, err, time.Since(begun), c.want)
-			}
-		}
-	})
-}
 
 // TestWaitBanned blocks the key of callers that wait, and then blocks it for longer. After the ban, the callers must be admitted at
 // the rate of the limit. The same applies to callers that were admitted before the ban and wait for their Delay.
@@ -124,36 +90,6 @@ func processes(t *testing.T, count, n int) ([]*core.Limiter, *slotsOfAll) {
 		all = append(all, lim)
 	}
 	return all, slots
-}
-
-// TestSlotsOfOtherProcesses runs six jobs of 100 ms that wait for two slots, in one to six processes. The slots must rarely be idle,
-// although a process does not know when another one frees a slot, and the number of calls must be small.
-func TestSlotsOfOtherProcesses(t *testing.T) {
-	t.Parallel()
-	for _, count := range []int{1, 2, 3, 6} {
-		synctest.Test(t, func(t *testing.T) {
-			all, slots := processes(t, count, 2)
-			begun := time.Now()
-			var jobs sync.WaitGroup
-			for i := range 6 {
-				jobs.Go(func() {
-					r, err := all[i%count].AcquireWait(t.Context(), "k", 1)
-					if err != nil {
-						t.Errorf("AcquireWait: got error %v, want none", err)
-					}
-					time.Sleep(100 * time.Millisecond)
-					_ = r.Release(t.Context())
-				})
-			}
-			jobs.Wait()
-			if took := time.Since(begun); took > 300*time.Millisecond+2*75*time.Millisecond || count == 1 && took != 300*time.Millisecond {
-				t.Errorf("%d processes: the jobs took %v, want 300ms, or up to 450ms in several processes", count, took)
-			}
-			if slots.calls > 12+6+count*15 {
-				t.Errorf("%d processes: %d calls, want at most %d", count, slots.calls, 12+6+count*15)
-			}
-		})
-	}
 }
 
 // TestSlotsAreShared lets more callers than there are slots wait, in two processes. The first process has all slots when the callers
