@@ -2,6 +2,7 @@ package core_test
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strconv"
 	"sync"
@@ -148,6 +149,63 @@ func TestWaitersShareRoundTrips(t *testing.T) {
 		callers.Wait()
 		if took := time.Since(begun); took > 3*slots.roundTrip {
 			t.Errorf("fifty callers took %v, want at most %v", took, 3*slots.roundTrip)
+		}
+	})
+}
+
+// distant is a stub for a distant server on which a key has five units left. None come back within an hour.
+type distant struct{ used int64 }
+
+func (d *distant) Call(_, _ string, n int64) (time.Duration, error) {
+	time.Sleep(10 * time.Millisecond)
+	if d.used+n > 5 {
+		return time.Hour, nil
+	}
+	d.used += n
+	return 0, nil
+}
+
+// TestFirstInLineGivesUp lets the first of several waiters, which would wait for an hour, give up. A caller that arrives while the
+// next waiter asks the server must wait, too. It must not be turned away because the first waiter would have waited past the
+// caller's deadline. The test would notice if the time of the next attempt outlived the waiter that it belonged to.
+func TestFirstInLineGivesUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := new(distant)
+		lim, err := inside.Core.NewStub("line", []core.Option{core.FixedWindow(core.PerHour(10))}, server)
+		if err != nil {
+			t.Fatal(err)
+		}
+		begun := time.Now()
+		first, leave := context.WithCancel(t.Context())
+		brief, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		var callers sync.WaitGroup
+		for _, c := range []struct {
+			name  string
+			ctx   context.Context
+			n     int64
+			after time.Duration // when the caller arrives
+			took  time.Duration // how long it waits
+			err   error
+		}{
+			{"the first", first, 10, 0, time.Second, context.Canceled},
+			{"turned away", brief, 1, 500 * time.Millisecond, 0, context.DeadlineExceeded},
+			{"the second", t.Context(), 1, 500 * time.Millisecond, 510 * time.Millisecond, nil},
+			{"the third", brief, 1, 1005 * time.Millisecond, 15 * time.Millisecond, nil},
+		} {
+			callers.Go(func() {
+				time.Sleep(c.after)
+				_, err := lim.WaitN(c.ctx, "k", c.n)
+				if took := time.Since(begun) - c.after; !errors.Is(err, c.err) || (err == nil) != (c.err == nil) || took != c.took {
+					t.Errorf("%s: got error %v after %v, want %v after %v", c.name, err, took, c.err, c.took)
+				}
+			})
+		}
+		time.AfterFunc(time.Second, leave)
+		callers.Wait()
+		if server.used != 2 {
+			t.Errorf("%d units are used, want 2", server.used)
 		}
 	})
 }
