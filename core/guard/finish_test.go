@@ -3,11 +3,9 @@ package guard_test
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"slices"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -149,16 +147,16 @@ func TestCountedTwice(t *testing.T) {
 			}
 		}, 0},
 	} {
-		var logs strings.Builder
-		lim := core.MustNewMemory("api", core.FixedWindow(core.PerHour(100)), core.Logger(slog.New(slog.NewTextHandler(&logs, nil))))
+		logger, log := logged()
+		lim := core.MustNewMemory("api", core.FixedWindow(core.PerHour(100)), logger)
 		limited := httplimit.Middleware(lim, keyfunc.IP())
 		inner := limited(http.HandlerFunc(hello))
 		h := limited(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { c.serve(w, r, inner) }))
 		for range 2 {
 			get(h, "/")
 		}
-		if n := strings.Count(logs.String(), "a request is counted twice"); n != c.want {
-			t.Errorf("%s: %d warnings are logged, want %d: %s", name, n, c.want, logs.String())
+		if n := log.Count("a request is counted twice"); n != c.want {
+			t.Errorf("%s: %d warnings are logged, want %d: %s", name, n, c.want, log)
 		}
 	}
 }
@@ -167,8 +165,8 @@ func TestCountedTwice(t *testing.T) {
 // not charged.
 func TestSetCostLate(t *testing.T) {
 	t.Parallel()
-	var logs strings.Builder
-	lim := core.MustNewMemory("api", core.FixedWindow(core.PerHour(100)), core.Logger(slog.New(slog.NewTextHandler(&logs, nil))))
+	logger, log := logged()
+	lim := core.MustNewMemory("api", core.FixedWindow(core.PerHour(100)), logger)
 	var requests []*http.Request
 	h := httplimit.Middleware(lim, keyfunc.IP(), guard.CostAfter())(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		requests = append(requests, r)
@@ -178,8 +176,8 @@ func TestSetCostLate(t *testing.T) {
 		get(h, "/")
 		httplimit.SetCost(requests[i].Context(), 40)
 	}
-	if n := strings.Count(logs.String(), "SetCost was called when the response had ended"); n != 1 || strings.Count(logs.String(), "\n") != 1 {
-		t.Errorf("%d warnings are logged, want 1: %s", n, logs.String())
+	if n := log.Count("SetCost was called when the response had ended"); n != 1 || log.Count("\n") != 1 {
+		t.Errorf("%d warnings are logged, want 1: %s", n, log)
 	}
 	if res, err := lim.Peek(t.Context(), "ip:192.0.2.1"); err != nil || res.Remaining != 96 {
 		t.Errorf("%d units are left, error %v; want 96", res.Remaining, err)
