@@ -15,38 +15,10 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redislimit/redislimit/core"
-	"github.com/redislimit/redislimit/internal/testkit/check"
 	"github.com/redislimit/redislimit/internal/testkit/permits"
 )
 
 var tenADay = core.FixedWindow(core.PerDay(10))
-
-// TestAllOrder checks that the Results come in the order of the arguments, although the Limiter with the smallest
-// limit decides first.
-func TestAllOrder(t *testing.T) {
-	t.Parallel()
-	ctx := t.Context()
-	var keys []core.Keyed
-	for _, count := range []int64{50, 20, 30, 40} {
-		keys = append(keys, core.MustNewMemory("x", core.FixedWindow(core.PerDay(count))).On("k"))
-	}
-	want := []int64{50, 20, 30, 40}
-	order := func(res core.Result) (counts []int64) {
-		for each := range res.All() {
-			counts = append(counts, each.Limit)
-		}
-		return counts
-	}
-	res, err := core.AllowAll(ctx, 1, keys...)
-	if got := order(res); err != nil || !slices.Equal(got, want) {
-		t.Errorf("AllowAll: got the limits %v and error %v, want %v and no error", got, err, want)
-	}
-	acquired, err := core.AcquireAll(ctx, 1, keys...)
-	if got := order(acquired.Result); err != nil || !slices.Equal(got, want) {
-		t.Errorf("AcquireAll: got the limits %v and error %v, want %v and no error", got, err, want)
-	}
-	check.OK(t, acquired.Cancel(ctx))
-}
 
 // TestAll decides with two Limiters at once: if one of them denies, nothing is charged in either.
 func TestAll(t *testing.T) {
@@ -218,8 +190,8 @@ func TestAllThatLeave(t *testing.T) {
 }
 
 // TestAllInOrder checks that Limiters decide in one order, the smallest capacity first, whatever the order of the
-// arguments: two calls with the same keys then never wait for each other. A caller that leaves after the last Limiter has
-// admitted is charged nowhere.
+// arguments: two calls with the same keys then never wait for each other. The Results come in the order of the arguments.
+// A caller that leaves after the last Limiter has admitted is charged nowhere.
 func TestAllInOrder(t *testing.T) {
 	t.Parallel()
 	var decided []string
@@ -236,12 +208,24 @@ func TestAllInOrder(t *testing.T) {
 		return core.MustNewMemory(name, core.FixedWindow(core.PerDay(100)), core.FixedWindow(core.PerHour(capacity)), observe)
 	}
 	a, b, z := observed("a", 10), observed("b", 10), observed("z", 9)
-	for _, keys := range [][]core.Keyed{
-		{a.On("1"), b.On("k"), b.On("1"), z.On("1")}, {z.On("1"), b.On("k"), a.On("1"), b.On("1")}, {b.On("1"), b.On("k"), z.On("1"), a.On("1")},
+	for _, c := range []struct {
+		keys []core.Keyed
+		want string // the Limiters of the Results, two of each key; "" without Results
+	}{
+		{[]core.Keyed{a.On("1"), b.On("k"), b.On("1"), z.On("1")}, "aabbbbzz"},
+		{[]core.Keyed{z.On("1"), b.On("k"), a.On("1"), b.On("1")}, "zzbbaabb"},
+		{[]core.Keyed{b.On("1"), b.On("k"), z.On("1"), a.On("1")}, ""},
 	} {
-		_, err := core.AllowAll(ctx, 1, keys...)
+		res, err := core.AllowAll(ctx, 1, c.keys...)
 		if errors.Is(err, context.Canceled) != (len(decided) == 12) {
 			t.Errorf("after %d decisions: got error %v, want context.Canceled only after 12", len(decided), err)
+		}
+		var got string
+		for each := range res.All() {
+			got += each.LimiterName
+		}
+		if got != c.want {
+			t.Errorf("the Results are of the Limiters %q, want %q as in the arguments", got, c.want)
 		}
 	}
 	if got := strings.Join(decided, ""); got != "zabbzabbzabb" {

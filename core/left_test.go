@@ -158,52 +158,39 @@ func TestLeft(t *testing.T) {
 	}
 }
 
-// TestLeftClose closes a Limiter while a cleanup for a caller that has left is in flight: Close must wait for the cleanup,
-// but no longer than the Timeout.
+// TestLeftClose closes a Limiter while the decision of a caller that has left is in flight, or the cleanup after it. Close must
+// wait for the decision, which takes a slot, and for the cleanup that frees the slot, but no longer than the Timeout.
 func TestLeftClose(t *testing.T) {
 	t.Parallel()
-	for frees, want := range map[time.Duration]time.Duration{300 * time.Millisecond: 300 * time.Millisecond, time.Second: defaultTimeout} {
+	for _, c := range []struct {
+		decides, frees, want time.Duration // decides is 0 if the decision is over before Close
+	}{
+		{300 * time.Millisecond, 0, 300 * time.Millisecond},
+		{time.Minute, 0, defaultTimeout},
+		{0, 300 * time.Millisecond, 300 * time.Millisecond},
+		{0, time.Second, defaultTimeout},
+	} {
 		synctest.Test(t, func(t *testing.T) {
-			client := &slowRedis{gate: make(chan struct{}), frees: frees}
+			client := &slowRedis{gate: make(chan struct{}), frees: c.frees}
 			lim := MustNew(client, "x", InFlight(1))
 			ctx, cancel := context.WithCancel(t.Context())
 			time.AfterFunc(time.Millisecond, cancel)
 			if _, err := lim.Acquire(ctx, "k", 1); !errors.Is(err, context.Canceled) {
 				t.Errorf("Acquire: got error %v, want context.Canceled", err)
 			}
-			close(client.gate)
-			synctest.Wait()
+			if c.decides > 0 {
+				time.AfterFunc(c.decides, func() { close(client.gate) })
+			} else {
+				close(client.gate)
+				synctest.Wait() // until the cleanup is in flight
+			}
 			begun := time.Now()
 			_ = lim.Close()
-			if took := time.Since(begun); took < want || took > want+10*time.Millisecond {
-				t.Errorf("Close took %v, want %v", took, want)
+			if took := time.Since(begun); took < c.want-time.Millisecond || took > c.want+10*time.Millisecond {
+				t.Errorf("%+v: Close took %v, want %v", c, took, c.want)
 			}
-			time.Sleep(time.Second)
-		})
-	}
-}
-
-// TestLeftCloseDeciding closes a Limiter while the decision of a caller that has left is in flight. Close must wait for the
-// decision, which takes a slot, and for the cleanup that frees the slot, but no longer than the Timeout.
-func TestLeftCloseDeciding(t *testing.T) {
-	t.Parallel()
-	for decides, want := range map[time.Duration]time.Duration{300 * time.Millisecond: 300 * time.Millisecond, time.Minute: defaultTimeout} {
-		synctest.Test(t, func(t *testing.T) {
-			client := &slowRedis{gate: make(chan struct{})}
-			lim := MustNew(client, "x", InFlight(1))
-			ctx, cancel := context.WithCancel(t.Context())
-			time.AfterFunc(time.Millisecond, cancel)
-			if _, err := lim.Acquire(ctx, "k", 1); !errors.Is(err, context.Canceled) {
-				t.Errorf("Acquire: got error %v, want context.Canceled", err)
-			}
-			time.AfterFunc(decides, func() { close(client.gate) })
-			begun := time.Now()
-			_ = lim.Close()
-			if took := time.Since(begun); took < want-time.Millisecond || took > want+10*time.Millisecond {
-				t.Errorf("Close took %v, want %v", took, want)
-			}
-			if sent := client.others(); decides < defaultTimeout && !slices.Equal(sent, []string{"7 0 77"}) {
-				t.Errorf("when Close has returned, %q was sent, want the release of the slot", sent)
+			if sent := client.others(); c.want < defaultTimeout && !slices.Equal(sent, []string{"7 0 77"}) {
+				t.Errorf("%+v: when Close has returned, %q was sent, want the release of the slot", c, sent)
 			}
 			time.Sleep(2 * time.Minute)
 		})

@@ -21,8 +21,8 @@ func TestNewMemoryTakesOptionsOfRedis(t *testing.T) {
 		{core.Prefix("app"), core.Timeout(time.Second), core.FailLocal(), core.Processes(2), core.DenyCache(1), core.MaxBatch(1)},
 		{core.MaxKeys(5), core.FailOpen(), core.Clock(time.Now), core.Lease(time.Second)},
 	} {
-		if !allow(t, core.MustNewMemory("m", limit, core.Options(opts...)), "k", 1).Allowed {
-			t.Errorf("a Limiter with the options %v denied the first request, want it admitted", opts)
+		if res := allow(t, core.MustNewMemory("m", limit, core.Options(opts...)), "k", 1); !res.Allowed || res.Source != core.SourceMemory {
+			t.Errorf("with the options %v: got %+v for the first request, want it admitted by the memory", opts, res)
 		}
 	}
 	for name, option := range map[string]core.Option{"a b": limit, "m": core.Options(limit, core.Timeout(0))} {

@@ -65,54 +65,74 @@ func TestCancelIsObserved(t *testing.T) {
 	}
 }
 
-// TestWaitIsObserved checks the EventWait of callers that wait for up to 5 s: the event must say how long they waited, and
-// whether they were admitted.
+// TestWaitIsObserved waits for up to 5 s by Wait and AcquireWait. The EventWait must say how long the caller waited, and whether
+// it was admitted. Callers that cannot be admitted in time do not wait.
 func TestWaitIsObserved(t *testing.T) {
 	t.Parallel()
+	bucket, slow := core.TokenBucket(core.PerSecond(1), core.Burst(2)), core.TokenBucket(core.PerMinute(1), core.Burst(2))
 	for name, c := range map[string]struct {
-		limit core.Limit
-		n     int64
-		after int             // how many calls with the same cost were made before
-		waits []time.Duration // the waits in events
-		err   error
+		limit  core.Limit
+		n      int64
+		after  int             // how many calls with the same cost were made before
+		leaves time.Duration   // when the caller's context is canceled: -1 before the call, and 0 never
+		waits  []time.Duration // the waits in events
+		err    error
 	}{
-		"admitted at once":           {core.TokenBucket(core.PerSecond(1), core.Burst(2)), 1, 1, []time.Duration{0}, nil},
-		"after a denial":             {core.TokenBucket(core.PerSecond(1), core.Burst(2)), 2, 1, []time.Duration{2 * time.Second}, nil},
-		"for a Delay":                {core.LeakyBucket(core.PerSecond(1), core.Burst(9)), 1, 3, []time.Duration{3 * time.Second}, nil},
-		"for a slot that stays held": {core.InFlight(1), 1, 1, []time.Duration{5 * time.Second}, context.DeadlineExceeded},
-		"past the deadline":          {core.TokenBucket(core.PerMinute(1), core.Burst(2)), 2, 1, []time.Duration{0}, context.DeadlineExceeded},
-		"never":                      {core.TokenBucket(core.PerMinute(1), core.Burst(2)), 3, 0, nil, core.ErrNeverAdmitted},
-		"not a cost":                 {core.LeakyBucket(core.PerMinute(1)), -1, 0, nil, core.ErrInvalidCost},
+		"admitted at once":           {bucket, 1, 1, 0, []time.Duration{0}, nil},
+		"after a denial":             {bucket, 2, 1, 0, []time.Duration{2 * time.Second}, nil},
+		"for a Delay":                {core.LeakyBucket(core.PerSecond(1), core.Burst(9)), 1, 3, 0, []time.Duration{3 * time.Second}, nil},
+		"for a slot that stays held": {core.InFlight(1), 1, 1, 0, []time.Duration{5 * time.Second}, context.DeadlineExceeded},
+		"past the deadline":          {core.TokenBucket(core.Per(1, 5001*time.Millisecond)), 1, 1, 0, []time.Duration{0}, context.DeadlineExceeded},
+		"until the caller leaves":    {bucket, 2, 1, time.Second / 2, []time.Duration{time.Second / 2}, context.Canceled},
+		"after the caller has left":  {bucket, 1, 0, -1, nil, context.Canceled},
+		"never":                      {slow, 3, 0, 0, nil, core.ErrNeverAdmitted},
+		"never in a queue":           {core.LeakyBucket(core.PerMinute(1)), 2, 0, 0, nil, core.ErrNeverAdmitted},
+		"not a cost":                 {core.LeakyBucket(core.PerMinute(1)), -1, 0, 0, nil, core.ErrInvalidCost},
 	} {
-		synctest.Test(t, func(t *testing.T) {
-			var events []core.Event
-			lim := core.MustNewMemory("test", c.limit, appendEvents(core.EventWait, &events))
-			defer func() { _ = lim.Close() }()
-			for range c.after {
-				if _, err := lim.Acquire(t.Context(), "k", c.n); err != nil {
-					t.Fatal(err)
+		for method, wait := range map[string]func(*core.Limiter, context.Context) error{
+			"WaitN": func(l *core.Limiter, ctx context.Context) error { return second(l.WaitN(ctx, "k", c.n)) },
+			"AcquireWait": func(l *core.Limiter, ctx context.Context) error {
+				p, err := l.AcquireWait(ctx, "k", c.n)
+				return errors.Join(err, p.Release(context.Background()))
+			},
+		} {
+			if method == "WaitN" && c.limit.Algorithm() == "in_flight" {
+				continue
+			}
+			synctest.Test(t, func(t *testing.T) {
+				var events []core.Event
+				lim := core.MustNewMemory("test", c.limit, appendEvents(core.EventWait, &events))
+				defer func() { _ = lim.Close() }()
+				for range c.after {
+					if _, err := lim.Acquire(t.Context(), "k", c.n); err != nil {
+						t.Fatal(err)
+					}
 				}
-			}
-			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-			defer cancel()
-			r, err := lim.AcquireWait(ctx, "k", c.n)
-			if err == nil {
-				defer func() { _ = r.Release(ctx) }()
-			}
-			if !errors.Is(err, c.err) || (err == nil) != (c.err == nil) {
-				t.Fatalf("%s: got error %v, want %v", name, err, c.err)
-			}
-			var waits []time.Duration
-			for _, e := range events {
-				waits = append(waits, e.Took)
-				if e.Cost != c.n || e.Limiter != "test" || e.Result.Allowed != (err == nil) || !errors.Is(e.Err, c.err) {
-					t.Errorf("%s: observed %+v, want the cost %d and the error %v", name, e, c.n, c.err)
+				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+				defer cancel()
+				switch {
+				case c.leaves < 0:
+					cancel()
+				case c.leaves > 0:
+					time.AfterFunc(c.leaves, cancel)
 				}
-			}
-			if !slices.Equal(waits, c.waits) {
-				t.Errorf("%s: observed waits of %v, want %v", name, waits, c.waits)
-			}
-		})
+				begun := time.Now()
+				err := wait(lim, ctx)
+				if took, want := time.Since(begun), slices.Max(append(c.waits, 0)); !errors.Is(err, c.err) || (err == nil) != (c.err == nil) || took != want {
+					t.Fatalf("%s, %s: got error %v after %v, want %v after %v", name, method, err, took, c.err, want)
+				}
+				var waits []time.Duration
+				for _, e := range events {
+					waits = append(waits, e.Took)
+					if e.Cost != c.n || e.Limiter != "test" || e.Result.Allowed != (err == nil) || !errors.Is(e.Err, c.err) {
+						t.Errorf("%s, %s: observed %+v, want the cost %d and the error %v", name, method, e, c.n, c.err)
+					}
+				}
+				if !slices.Equal(waits, c.waits) {
+					t.Errorf("%s, %s: observed waits of %v, want %v", name, method, waits, c.waits)
+				}
+			})
+		}
 	}
 }
 
@@ -157,31 +177,6 @@ func TestLongWait(t *testing.T) {
 			_ = first.Release(t.Context())
 		})
 	}
-}
-
-// TestWaitNIsObserved checks the EventWait of callers of Wait, which have no Reservation.
-func TestWaitNIsObserved(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		var events []core.Event
-		lim := core.MustNewMemory("test", core.TokenBucket(core.PerSecond(1), core.Burst(1)), appendEvents(core.EventWait, &events))
-		for range 2 {
-			if _, err := lim.Wait(t.Context(), "k"); err != nil {
-				t.Fatal(err)
-			}
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		time.AfterFunc(time.Second/2, cancel)
-		_, err := lim.Wait(ctx, "k")
-		if !errors.Is(err, context.Canceled) || len(events) != 3 {
-			t.Fatalf("got error %v and %d events, want Canceled and 3", err, len(events))
-		}
-		for i, want := range []time.Duration{0, time.Second, time.Second / 2} {
-			if e := events[i]; e.Took != want || e.Result.Allowed != (e.Err == nil) || (e.Err != nil) != (i == 2) {
-				t.Errorf("observed %+v, want a wait of %v", e, want)
-			}
-		}
-	})
 }
 
 // deniedThenLost stands for a Redis that denies the first call, with a RetryAfter of one second, and fails for all others.

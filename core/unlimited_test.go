@@ -1,7 +1,6 @@
 package core_test
 
 import (
-	"context"
 	"errors"
 	"math"
 	"slices"
@@ -12,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/testkit/gate"
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
 
@@ -54,8 +54,8 @@ func TestNewRefusesZero(t *testing.T) {
 	}
 }
 
-// second returns the error of New.
-func second(_ *core.Limiter, err error) error { return err }
+// second returns the error of a call.
+func second[T any](_ T, err error) error { return err }
 
 // TestUnlimitedOutage checks Unlimited and limits of 0 while Redis is down. Without bans, neither Redis nor the outage policy is
 // needed. With bans, the outage policy decides, except that a limit of 0 always denies.
@@ -106,15 +106,14 @@ func TestUnlimitedOutage(t *testing.T) {
 func TestUnlimitedIsRemembered(t *testing.T) {
 	t.Parallel()
 	client := redistest.Server(t).Client(t)
-	sent := 0
-	client.AddHook(counting{&sent})
+	sent := gate.Count(client)
 	lim := core.MustNew(client, "plain", core.FixedWindow(core.PerHour(5)))
 	defer func() { _ = lim.Close() }()
 	for range 3 {
 		_, err := derive(t, lim, core.Unlimited()).Allow(t.Context(), "k")
 		_, err2 := derive(t, lim, core.FixedWindow(core.PerHour(0))).Allow(t.Context(), "k")
-		if err != nil || err2 != nil || sent != 0 {
-			t.Errorf("without bans: got %d commands and the errors %v and %v, want none", sent, err, err2)
+		if err != nil || err2 != nil || sent() != 0 {
+			t.Errorf("without bans: got %d commands and the errors %v and %v, want none", sent(), err, err2)
 		}
 	}
 	lim = core.MustNew(client, "bans", core.FixedWindow(core.PerHour(5)), core.Ban(time.Hour), core.Timeout(time.Minute))
@@ -136,25 +135,6 @@ func TestUnlimitedIsRemembered(t *testing.T) {
 		if cached < 10 {
 			t.Errorf("%s: %d of 20 denials are from the deny cache, want at least 10", key, cached)
 		}
-	}
-}
-
-// A counting hook counts the commands that are sent.
-type counting struct{ sent *int }
-
-func (counting) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (c counting) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		*c.sent++
-		return next(ctx, cmd)
-	}
-}
-
-func (c counting) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		*c.sent += len(cmds)
-		return next(ctx, cmds)
 	}
 }
 

@@ -16,39 +16,6 @@ import (
 	"github.com/redislimit/redislimit/internal/inside"
 )
 
-// TestWaitAtOnce makes calls that need not wait, or that cannot be admitted in time: they must return at once.
-func TestWaitAtOnce(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		lim := core.MustNewMemory("test", core.TokenBucket(core.PerMinute(60), core.Burst(2)))
-		queue := core.MustNewMemory("queue", core.LeakyBucket(core.PerMinute(60), core.Burst(1)))
-		brief, cancel := context.WithTimeout(t.Context(), 999*time.Millisecond)
-		defer cancel()
-		canceled, cancel := context.WithCancel(t.Context())
-		cancel()
-		begun := time.Now()
-		for _, c := range []struct {
-			lim  *core.Limiter
-			ctx  context.Context
-			key  string
-			n    int64
-			want error
-		}{
-			{lim, t.Context(), "k", 3, core.ErrNeverAdmitted},
-			{queue, t.Context(), "k", 2, core.ErrNeverAdmitted},
-			{lim, t.Context(), "k", -1, core.ErrInvalidCost},
-			{lim, t.Context(), "", 1, core.ErrInvalidKey},
-			{lim, canceled, "k", 1, context.Canceled},
-			{lim, t.Context(), "k", 2, nil},
-			{lim, brief, "k", 1, context.DeadlineExceeded},
-		} {
-			if _, err := c.lim.WaitN(c.ctx, c.key, c.n); !errors.Is(err, c.want) || time.Since(begun) > 0 {
-				t.Errorf("WaitN(%q, %d): got error %v after %v, want %v at once", c.key, c.n, err, time.Since(begun), c.want)
-			}
-		}
-	})
-}
-
 // TestWaitBanned blocks the key of callers that wait, and then blocks it for longer. After the ban, the callers must be admitted at
 // the rate of the limit. The same applies to callers that were admitted before the ban and wait for their Delay.
 func TestWaitBanned(t *testing.T) {
@@ -126,36 +93,6 @@ func processes(t *testing.T, count, n int) ([]*core.Limiter, *slotsOfAll) {
 	return all, slots
 }
 
-// TestSlotsOfOtherProcesses runs six jobs of 100 ms that wait for two slots, in one to six processes. The slots must rarely be idle,
-// although a process does not know when another one frees a slot, and the number of calls must be small.
-func TestSlotsOfOtherProcesses(t *testing.T) {
-	t.Parallel()
-	for _, count := range []int{1, 2, 3, 6} {
-		synctest.Test(t, func(t *testing.T) {
-			all, slots := processes(t, count, 2)
-			begun := time.Now()
-			var jobs sync.WaitGroup
-			for i := range 6 {
-				jobs.Go(func() {
-					r, err := all[i%count].AcquireWait(t.Context(), "k", 1)
-					if err != nil {
-						t.Errorf("AcquireWait: got error %v, want none", err)
-					}
-					time.Sleep(100 * time.Millisecond)
-					_ = r.Release(t.Context())
-				})
-			}
-			jobs.Wait()
-			if took := time.Since(begun); took > 300*time.Millisecond+2*75*time.Millisecond || count == 1 && took != 300*time.Millisecond {
-				t.Errorf("%d processes: the jobs took %v, want 300ms, or up to 450ms in several processes", count, took)
-			}
-			if slots.calls > 12+6+count*15 {
-				t.Errorf("%d processes: %d calls, want at most %d", count, slots.calls, 12+6+count*15)
-			}
-		})
-	}
-}
-
 // TestSlotsAreShared lets more callers than there are slots wait, in two processes. The first process has all slots when the callers
 // of the second process come: it must not keep the slots to itself.
 func TestSlotsAreShared(t *testing.T) {
@@ -212,6 +149,63 @@ func TestWaitersShareRoundTrips(t *testing.T) {
 		callers.Wait()
 		if took := time.Since(begun); took > 3*slots.roundTrip {
 			t.Errorf("fifty callers took %v, want at most %v", took, 3*slots.roundTrip)
+		}
+	})
+}
+
+// distant is a stub for a distant server on which a key has five units left. None come back within an hour.
+type distant struct{ used int64 }
+
+func (d *distant) Call(_, _ string, n int64) (time.Duration, error) {
+	time.Sleep(10 * time.Millisecond)
+	if d.used+n > 5 {
+		return time.Hour, nil
+	}
+	d.used += n
+	return 0, nil
+}
+
+// TestFirstInLineGivesUp lets the first of several waiters, which would wait for an hour, give up. A caller that arrives while the
+// next waiter asks the server must wait, too. It must not be turned away because the first waiter would have waited past the
+// caller's deadline. The test would notice if the time of the next attempt outlived the waiter that it belonged to.
+func TestFirstInLineGivesUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := new(distant)
+		lim, err := inside.Core.NewStub("line", []core.Option{core.FixedWindow(core.PerHour(10))}, server)
+		if err != nil {
+			t.Fatal(err)
+		}
+		begun := time.Now()
+		first, leave := context.WithCancel(t.Context())
+		brief, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		var callers sync.WaitGroup
+		for _, c := range []struct {
+			name  string
+			ctx   context.Context
+			n     int64
+			after time.Duration // when the caller arrives
+			took  time.Duration // how long it waits
+			err   error
+		}{
+			{"the first", first, 10, 0, time.Second, context.Canceled},
+			{"turned away", brief, 1, 500 * time.Millisecond, 0, context.DeadlineExceeded},
+			{"the second", t.Context(), 1, 500 * time.Millisecond, 510 * time.Millisecond, nil},
+			{"the third", brief, 1, 1005 * time.Millisecond, 15 * time.Millisecond, nil},
+		} {
+			callers.Go(func() {
+				time.Sleep(c.after)
+				_, err := lim.WaitN(c.ctx, "k", c.n)
+				if took := time.Since(begun) - c.after; !errors.Is(err, c.err) || (err == nil) != (c.err == nil) || took != c.took {
+					t.Errorf("%s: got error %v after %v, want %v after %v", c.name, err, took, c.err, c.took)
+				}
+			})
+		}
+		time.AfterFunc(time.Second, leave)
+		callers.Wait()
+		if server.used != 2 {
+			t.Errorf("%d units are used, want 2", server.used)
 		}
 	})
 }

@@ -17,13 +17,14 @@ import (
 
 // TestWithRefusesWrongLimits checks the errors of With.
 func TestWithRefusesWrongLimits(t *testing.T) {
-	lim := core.MustNewMemory("api", core.TokenBucket(core.PerMinute(10)))
+	lim := core.MustNewMemory("api", core.TokenBucket(core.PerMinute(10)), core.Lease(time.Second))
 	for want, limits := range map[string][]core.Limit{
-		"no limit given": nil,
-		"-1/1m":          {core.TokenBucket(core.PerMinute(-1))},
-		"0/0d":           {core.Unlimited(), core.TokenBucket(core.Rate{})},
-		"13 limits":      slices.Repeat([]core.Limit{core.Unlimited()}, 13),
-		"both called":    {core.GCRA(core.PerMinute(10)), core.GCRA(core.PerMinute(20))},
+		"no limit given":    nil,
+		"-1/1m":             {core.TokenBucket(core.PerMinute(-1))},
+		"0/0d":              {core.Unlimited(), core.TokenBucket(core.Rate{})},
+		"13 limits":         slices.Repeat([]core.Limit{core.Unlimited()}, 13),
+		"places in a queue": {core.LeakyBucket(core.PerMinute(10))},
+		"both called":       {core.GCRA(core.PerMinute(10)), core.GCRA(core.PerMinute(20))},
 	} {
 		got, err := lim.With(limits...)
 		if err == nil || got != nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), `limiter "api": With`) {

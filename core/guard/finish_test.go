@@ -3,11 +3,9 @@ package guard_test
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"slices"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -149,16 +147,16 @@ func TestCountedTwice(t *testing.T) {
 			}
 		}, 0},
 	} {
-		var logs strings.Builder
-		lim := core.MustNewMemory("api", core.FixedWindow(core.PerHour(100)), core.Logger(slog.New(slog.NewTextHandler(&logs, nil))))
+		logger, log := logged()
+		lim := core.MustNewMemory("api", core.FixedWindow(core.PerHour(100)), logger)
 		limited := httplimit.Middleware(lim, keyfunc.IP())
 		inner := limited(http.HandlerFunc(hello))
 		h := limited(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { c.serve(w, r, inner) }))
 		for range 2 {
 			get(h, "/")
 		}
-		if n := strings.Count(logs.String(), "a request is counted twice"); n != c.want {
-			t.Errorf("%s: %d warnings are logged, want %d: %s", name, n, c.want, logs.String())
+		if n := log.Count("a request is counted twice"); n != c.want {
+			t.Errorf("%s: %d warnings are logged, want %d: %s", name, n, c.want, log)
 		}
 	}
 }
@@ -167,8 +165,8 @@ func TestCountedTwice(t *testing.T) {
 // not charged.
 func TestSetCostLate(t *testing.T) {
 	t.Parallel()
-	var logs strings.Builder
-	lim := core.MustNewMemory("api", core.FixedWindow(core.PerHour(100)), core.Logger(slog.New(slog.NewTextHandler(&logs, nil))))
+	logger, log := logged()
+	lim := core.MustNewMemory("api", core.FixedWindow(core.PerHour(100)), logger)
 	var requests []*http.Request
 	h := httplimit.Middleware(lim, keyfunc.IP(), guard.CostAfter())(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		requests = append(requests, r)
@@ -178,8 +176,8 @@ func TestSetCostLate(t *testing.T) {
 		get(h, "/")
 		httplimit.SetCost(requests[i].Context(), 40)
 	}
-	if n := strings.Count(logs.String(), "SetCost was called when the response had ended"); n != 1 || strings.Count(logs.String(), "\n") != 1 {
-		t.Errorf("%d warnings are logged, want 1: %s", n, logs.String())
+	if n := log.Count("SetCost was called when the response had ended"); n != 1 || log.Count("\n") != 1 {
+		t.Errorf("%d warnings are logged, want 1: %s", n, log)
 	}
 	if res, err := lim.Peek(t.Context(), "ip:192.0.2.1"); err != nil || res.Remaining != 96 {
 		t.Errorf("%d units are left, error %v; want 96", res.Remaining, err)
@@ -230,19 +228,6 @@ func TestSlotsNotTaken(t *testing.T) {
 	}
 }
 
-// TestClientLeft checks that a request whose context has ended before it arrives gets a 503: the server is shutting down, which
-// cancels its BaseContext, and the client is still there. TestClientLeftMeanwhile is about a client that leaves later.
-func TestClientLeft(t *testing.T) {
-	t.Parallel()
-	ctx, leave := context.WithCancel(t.Context())
-	leave()
-	w := httptest.NewRecorder()
-	limited(hello).ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
-	if w.Code != http.StatusServiceUnavailable {
-		t.Errorf("status %d, want %d", w.Code, http.StatusServiceUnavailable)
-	}
-}
-
 // TestClientLeftMeanwhile checks a client that leaves after its request was admitted: no handler runs, and units and slots that can
 // be given back are neither held nor charged.
 func TestClientLeftMeanwhile(t *testing.T) {
@@ -267,27 +252,6 @@ func TestClientLeftMeanwhile(t *testing.T) {
 		if left := limits.Left(t, lim, "ip:192.0.2.1"); !slices.Equal(left, []int64{10, 5}) {
 			t.Errorf("%s: %d units and slots are left, want 10 and 5", name, left)
 		}
-	}
-}
-
-// TestLimiterForIsLogged checks how errors of LimiterFor are logged: an invalid limit once, and other errors at most once per minute.
-func TestLimiterForIsLogged(t *testing.T) {
-	t.Parallel()
-	var logged strings.Builder
-	lim := core.MustNewMemory("api", core.FixedWindow(core.PerHour(10)), core.Logger(slog.New(slog.NewTextHandler(&logged, nil))))
-	h := httplimit.Middleware(lim, keyfunc.IP(), guard.LimiterFor(func(r keyfunc.Request) (*core.Limiter, error) {
-		if r.Path() == "/fails" {
-			return nil, errors.New("no table")
-		}
-		return lim.With(core.FixedWindow(core.PerHour(-7)))
-	}))(http.HandlerFunc(hello))
-	for _, path := range []string{"/", "/", "/fails", "/fails"} {
-		if w := get(h, path); w.Code != http.StatusInternalServerError || w.Header().Get("X-RateLimit-Limit") != "" {
-			t.Errorf("%s: got status %d and the headers %v, want 500 and no limit", path, w.Code, w.Header())
-		}
-	}
-	if got := logged.String(); strings.Count(got, "-7/1h") != 1 || strings.Count(got, "no table") != 1 {
-		t.Errorf("got the log %q, want one line for each error", got)
 	}
 }
 

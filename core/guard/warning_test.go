@@ -25,27 +25,32 @@ func logged() (core.Option, *check.Log) {
 }
 
 // TestFailuresAreCounted checks that failing requests cannot flood the log: one line per minute says how many requests have failed.
+// A wrong limit is logged only once.
 func TestFailuresAreCounted(t *testing.T) {
 	t.Parallel()
-	fails := errors.New("it fails")
+	fails, minutely := errors.New("it fails"), map[string]int{"it fails": 4, "limiter=api": 4, "level=ERROR": 4, "requests=1 ": 1, "requests=60 ": 3}
 	for message, c := range map[string]struct {
 		key    keyfunc.Func
 		option guard.Option
+		logged map[string]int // how many times each part of a line is logged
 	}{
-		"the key function failed": {func(keyfunc.Request) (string, error) { return "", fails }, guard.HeadersOnDenial()},
-		"LimiterFor failed":       {keyfunc.IP(), guard.LimiterFor(func(keyfunc.Request) (*core.Limiter, error) { return nil, fails })},
+		"the key function failed": {func(keyfunc.Request) (string, error) { return "", fails }, guard.HeadersOnDenial(), minutely},
+		"LimiterFor failed":       {keyfunc.IP(), guard.LimiterFor(func(keyfunc.Request) (*core.Limiter, error) { return nil, fails }), minutely},
+		"a wrong limit in LimiterFor": {keyfunc.IP(), guard.LimiterFor(func(keyfunc.Request) (*core.Limiter, error) {
+			return core.MustNewMemory("plans", core.FixedWindow(core.PerHour(10))).With(core.FixedWindow(core.PerHour(-7)))
+		}), map[string]int{"-7/1h": 1, "limiter=api": 1, "level=ERROR": 1}},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			logger, log := logged()
 			h := httplimit.Middleware(core.MustNewMemory("api", core.FixedWindow(core.PerDay(10)), logger), c.key, c.option)(http.NotFoundHandler())
 			for range 181 { // the last request comes after three minutes
-				if w := get(h, "/"); w.Code != http.StatusInternalServerError {
-					t.Fatalf("got status %d, want 500", w.Code)
+				if w := get(h, "/"); w.Code != http.StatusInternalServerError || w.Header().Get("X-RateLimit-Limit") != "" {
+					t.Fatalf("got status %d and the headers %v, want 500 and no limit", w.Code, w.Header())
 				}
 				time.Sleep(time.Second)
 			}
-			for part, want := range map[string]int{message: 4, "it fails": 4, "limiter=api": 4, "level=ERROR": 4, "requests=1 ": 1, "requests=60 ": 3} {
-				if n := log.Count(part); n != want {
+			for part, want := range c.logged {
+				if n := log.Count(part); n != want || log.Count(message) != log.Count("level=ERROR") {
 					t.Errorf("%s: %q is logged %d times, want %d: %s", message, part, n, want, log)
 				}
 			}

@@ -18,6 +18,18 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
 
+// findTogether makes decisions on two keys until the library has found out that one script may decide on both.
+func findTogether(t *testing.T, sent func() int64, user, org *core.Limiter) {
+	t.Helper()
+	tries := 0
+	check.Within(t, patient, "one script decides on two keys", func() bool {
+		tries++
+		before, key := sent(), fmt.Sprint("try ", tries)
+		_, err := core.AllowAll(t.Context(), 1, user.On(key), org.On(key))
+		return err == nil && sent() == before+1
+	})
+}
+
 // TestScriptLost loses the reply to the script that decides on two keys. Its charges stay, one in each key, and each
 // limiter decides by its own outage policy.
 func TestScriptLost(t *testing.T) {
@@ -39,11 +51,7 @@ func TestScriptLost(t *testing.T) {
 			client := redisclient.New(t, &redis.Options{Addr: proxy.Addr(), MaxRetries: -1, ContextTimeoutEnabled: true})
 			user := core.MustNew(client, "user", core.FixedWindow(core.Per(perUser, long)), core.Timeout(patient), c.user)
 			org := core.MustNew(client, "org", core.GCRA(core.Per(perOrg, long)), core.Timeout(patient), c.org)
-			check.Within(t, patient, "one script decides on two keys", func() bool {
-				before := proxy.Requests()
-				_, err := core.AllowAll(t.Context(), 1e6, user.On("k"), org.On("k2"))
-				return err == nil && proxy.Requests() == before+1
-			})
+			findTogether(t, proxy.Requests, user, org)
 			proxy.DropReply()
 			res, err := core.AllowAll(t.Context(), 1, user.On("k"), org.On("k2"))
 			proxy.Pass()
@@ -84,12 +92,7 @@ func TestScriptObserved(t *testing.T) {
 		check.Need(t, err)
 		return res, proxy.Requests() - before
 	}
-	tries := 0
-	check.Within(t, patient, "one script decides on two keys", func() bool {
-		tries++
-		_, sent := decide(fmt.Sprint(tries), 1)
-		return sent == 1
-	})
+	findTogether(t, proxy.Requests, limiters[0], limiters[1])
 	for i, c := range []struct {
 		cost     int64
 		allowed  bool
@@ -132,14 +135,7 @@ func TestScriptRefused(t *testing.T) {
 	}))
 	user := core.MustNew(client, "user", core.FixedWindow(core.Per(perUser, long)))
 	org := core.MustNew(client, "org", core.GCRA(core.Per(perOrg, long)))
-	sent := gate.Count(client)
-	tries := 0
-	check.Within(t, patient, "one script decides on two keys", func() bool {
-		tries++
-		before, key := sent(), fmt.Sprint(tries)
-		_, err := core.AllowAll(t.Context(), 1, user.On(key), org.On(key+" of org"))
-		return err == nil && sent() == before+1
-	})
+	findTogether(t, gate.Count(client), user, org)
 	refuses.Store(true)
 	res, err := core.AllowAll(t.Context(), 1, user.On("k"), org.On("k of org"))
 	if err != nil || !res.Allowed || res.Source != core.SourceFallback {
