@@ -64,7 +64,7 @@ func (tr *trial) unblock(t *testing.T) {
 // banCases test bans in ways that random histories do not reach: which denials ban, which limits share the ban of a key,
 // foreign values, many callers at once, and writes that Redis refuses.
 func banCases() []testCase {
-	return append(each("Ban/Denials", denialsThatBan),
+	return append(slices.Concat(each("Ban/Denials", denialsThatBan), each("Ban/Until", banUntilAdmitted)),
 		testCase{"Ban/Held", heldUnitsBanNobody}, testCase{"Ban/InFlight", slotsBanNobody}, testCase{"Ban/Levels", levelsRise},
 		testCase{"Ban/ByHand", blockByHand}, testCase{"Ban/AtLeast", levelsOutlastBlock},
 		testCase{"Ban/StepBack", banCountsAgain},
@@ -127,6 +127,29 @@ func denialsThatBan(t *testing.T, s Store, limit maker) {
 	banned(t, peek(t, lim, "k"), time.Microsecond)
 	s.Advance(time.Microsecond)
 	want(t, peek(t, lim, "k"), true, 10, 0, 0)
+}
+
+// banUntilAdmitted makes denials whose ban is shorter than the wait for the limit: the ban lasts exactly as long as a limiter without
+// bans tells the caller to wait.
+func banUntilAdmitted(t *testing.T, s Store, limit maker) {
+	rate := core.Per(7, 11*time.Second)
+	lim, plain := s.limiter(t, "until", limit(rate), core.Ban(time.Millisecond)), s.limiter(t, "plain", limit(rate))
+	denials := 0
+	for i := range 60 {
+		n := int64(1 + i%3)
+		got, want := allowN(t, lim, "k", n), allowN(t, plain, "k", n)
+		if got.Allowed != want.Allowed || got.RetryAfter != want.RetryAfter {
+			t.Errorf("call %d: got %+v, want RetryAfter %v as without bans", i, got, want.RetryAfter)
+		}
+		if !got.Allowed {
+			denials++
+			check.OK(t, lim.Unblock(t.Context(), "k"))
+		}
+		s.Advance(765_432*time.Microsecond + time.Duration(i)*time.Microsecond)
+	}
+	if denials < 10 {
+		t.Errorf("%d of 60 calls were denied, want at least 10: this test then checks nothing", denials)
+	}
 }
 
 // heldUnitsBanNobody is a login lock-out that reserves a unit for each attempt and settles only failures. A denial because
