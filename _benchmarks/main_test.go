@@ -13,8 +13,8 @@ import (
 	"github.com/redislimit/redislimit/core"
 )
 
-// built builds the program, and returns its path. It skips the test if there is no redis-server.
-func built(t *testing.T) string {
+// needRedis skips the test if there is no redis-server, or fails it in CI.
+func needRedis(t *testing.T) {
 	t.Helper()
 	if _, err := exec.LookPath("redis-server"); err != nil {
 		if os.Getenv("REDISLIMIT_REQUIRE_REDIS") == "1" {
@@ -22,6 +22,12 @@ func built(t *testing.T) string {
 		}
 		t.Skipf("needs a redis-server in PATH: %v", err)
 	}
+}
+
+// built builds the program, which needs a redis-server, and returns its path.
+func built(t *testing.T) string {
+	t.Helper()
+	needRedis(t)
 	path := filepath.Join(t.TempDir(), "program")
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", path, ".").CombinedOutput(); err != nil {
 		t.Fatalf("build: %v\n%s", err, out)
@@ -89,12 +95,10 @@ func TestRedisCPU(t *testing.T) {
 	}
 }
 
-// testServer starts a redis-server for a test. It skips the test if there is no redis-server.
+// testServer starts a redis-server for a test.
 func testServer(t *testing.T) *server {
 	t.Helper()
-	if _, err := exec.LookPath("redis-server"); err != nil {
-		t.Skip(err)
-	}
+	needRedis(t)
 	srv, err := startServer(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"os/exec"
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -40,30 +39,6 @@ func countKeys(t *testing.T, client redis.Cmdable) func() int64 {
 		n, err := client.DBSize(t.Context()).Result()
 		check.Need(t, err)
 		return n
-	}
-}
-
-// TestSharedLimit sends 200 requests of one user at the same time to two processes that use one Redis. Exactly five must be
-// admitted, as the limit says.
-func TestSharedLimit(t *testing.T) {
-	url := "redis://" + redistest.Server(t).Addr
-	processes := [2]*program{start(t, webApps[0], "-redis", url), start(t, webApps[0], "-redis", url)}
-	var admitted, denied atomic.Int64
-	check.Together(200, func(i int) {
-		switch got := processes[i%2].get(t, "/user", "alice", ""); got.status {
-		case http.StatusOK:
-			admitted.Add(1)
-		case http.StatusTooManyRequests:
-			denied.Add(1)
-		default:
-			t.Errorf("got the answer %+v, want status 200 or 429", got)
-		}
-	})
-	if admitted.Load() != 5 || denied.Load() != 195 {
-		t.Errorf("%d requests were admitted and %d denied, want 5 and 195", admitted.Load(), denied.Load())
-	}
-	for _, p := range processes {
-		p.stop(t)
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/redislimit/redislimit/core"
+	"github.com/redislimit/redislimit/internal/testkit/limits"
 	"github.com/redislimit/redislimit/keyfunc"
 	"github.com/redislimit/redislimit/limittest"
 	httplimit "github.com/redislimit/redislimit/nethttp"
@@ -34,16 +35,6 @@ func get(t *testing.T, h http.Handler, path string) *httptest.ResponseRecorder {
 	return w
 }
 
-// left returns how many units of a key are left.
-func left(t *testing.T, lim *core.Limiter, key string) int64 {
-	t.Helper()
-	res, err := lim.Peek(t.Context(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return res.Remaining
-}
-
 const address = "ip:192.0.2.1" // the address of httptest's requests
 
 // TestPatterns checks that all paths of a route share the limit of the route.
@@ -58,10 +49,10 @@ func TestPatterns(t *testing.T) {
 			}
 		}
 	}
-	if n := left(t, all, address); n != 7 {
+	if n := limits.Left(t, all, address)[0]; n != 7 {
 		t.Errorf("%d units of the address are left, want 7", n)
 	}
-	if n, m := left(t, users, route), left(t, ofMux, route); n != 0 || m != 0 {
+	if n, m := limits.Left(t, users, route)[0], limits.Left(t, ofMux, route)[0]; n != 0 || m != 0 {
 		t.Errorf("%d and %d units of the routes are left, want none", n, m)
 	}
 }

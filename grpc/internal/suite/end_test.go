@@ -196,27 +196,6 @@ func slotsLost(t *testing.T, want codes.Code, returns func(context.Context) erro
 	})
 }
 
-// TestHandlerLeft makes the client leave while the handler works: the slot must be free, and CountIf must get CANCELED.
-func TestHandlerLeft(t *testing.T) {
-	each(t, func(b *testbed) {
-		running := make(chan struct{})
-		b.serve = func(ctx context.Context, _ func()) error {
-			close(running)
-			<-ctx.Done()
-			return ctx.Err()
-		}
-		lim := b.limiter("api", core.InFlight(1, core.SlotTTL(time.Hour)), core.FixedWindow(core.PerDay(9)))
-		b.behind(by(lim, grpclimit.CountIf(func(code codes.Code) bool { return code != codes.Canceled })))
-		ctx, leave := context.WithCancel(b.Context())
-		var calls sync.WaitGroup
-		calls.Go(func() { b.callIn(ctx).want(codes.Canceled) })
-		<-running
-		leave()
-		calls.Wait()
-		untilLeft(b.T, lim, ipKey, 1, 9)
-	})
-}
-
 // TestLeftInQueue makes a client leave before its turn in a queue: its place must be given back.
 func TestLeftInQueue(t *testing.T) {
 	each(t, func(b *testbed) {

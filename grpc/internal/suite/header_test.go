@@ -3,7 +3,6 @@ package suite_test
 import (
 	"context"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -172,28 +171,6 @@ func TestCompressor(t *testing.T) {
 		b.behind(by(b.fixed(2)))
 		b.call().want(codes.OK)
 	})
-}
-
-// TestRetries uses a client that repeats denied calls by gRPC's own retry policy, which ends with the first header. The client must wait as
-// long as MaxRetryAfter says, and not for a day.
-func TestRetries(t *testing.T) {
-	const policy = `{"methodConfig": [{"name": [{}], "retryPolicy": {"maxAttempts": 3, "initialBackoff": "0.001s",
-		"maxBackoff": "0.001s", "backoffMultiplier": 1, "retryableStatusCodes": ["RESOURCE_EXHAUSTED"]}}]}`
-	var attempts atomic.Int64
-	lim := core.MustNewMemory("api", core.FixedWindow(core.PerDay(1)))
-	server := grpc.NewServer(grpc.ChainUnaryInterceptor(func(ctx context.Context, message any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-		attempts.Add(1)
-		return next(ctx, message)
-	}, grpclimit.Unary(lim, keyfunc.IP(), guard.MaxRetryAfter(time.Second))))
-	grpc_testing.RegisterTestServiceServer(server, &service{})
-	app := grpc_testing.NewTestServiceClient(dial(t, serveOn(t, server), grpc.WithDefaultServiceConfig(policy)))
-	for i, want := range []int64{1, 3} {
-		attempts.Store(0)
-		_, err := app.EmptyCall(t.Context(), &grpc_testing.Empty{})
-		if n := attempts.Load(); n != want {
-			t.Errorf("call %d: %d attempts, want %d; error %v", i, n, want, err)
-		}
-	}
 }
 
 // TestAnsweredBetween uses an interceptor between two limits that answers calls that the inner limit denies, without an error: the headers of

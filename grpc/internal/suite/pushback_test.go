@@ -49,6 +49,10 @@ func TestPushback(t *testing.T) {
 		"a limit of 0":  {limiter: one, plan: []core.Limit{core.FixedWindow(core.PerDay(0))}, code: codes.ResourceExhausted, arrivals: 1, pushback: "-1"},
 		"unlimited":     {limiter: one, plan: []core.Limit{core.Unlimited()}, before: 3, code: codes.OK, arrivals: 1, pushback: "none"},
 		"Redis is away": {limiter: nil, code: codes.Unavailable, took: 3 * time.Second, arrivals: 4},
+		"bounded": {
+			limiter: []core.Option{core.FixedWindow(core.PerMinute(1))}, before: 1, options: []guard.Option{guard.MaxRetryAfter(time.Second)},
+			code: codes.ResourceExhausted, took: 3 * time.Second, arrivals: 4,
+		},
 		"no headers": {
 			limiter: []core.Option{core.FixedWindow(core.PerDay(1))}, before: 1, options: []guard.Option{guard.NoHeaders()},
 			code: codes.ResourceExhausted, arrivals: 4, pushback: "none",

@@ -199,28 +199,6 @@ func TestOutage(t *testing.T) {
 	})
 }
 
-// TestOutagePolicies checks FailOpen and FailLocal while Redis returns errors.
-func TestOutagePolicies(t *testing.T) {
-	each(t, func(b *testbed) {
-		b.redis.SetError("LOADING")
-		b.serve = func(ctx context.Context, _ func()) error {
-			if res, ok := grpclimit.Result(ctx); ok {
-				return status.Error(codes.Aborted, res.Source.String())
-			}
-			return nil
-		}
-		b.behind(by(core.MustNew(b.client, "open", core.FixedWindow(core.PerMinute(1)), core.FailOpen())))
-		for range 2 {
-			a := b.call()
-			a.want(codes.OK)
-			a.wantHeaders("", "", "", "")
-		}
-		b.behind(by(core.MustNew(b.client, "local", core.FixedWindow(core.PerMinute(1)), core.FailLocal())))
-		b.call().want(codes.Aborted)
-		b.call().want(codes.ResourceExhausted)
-	})
-}
-
 // TestOnDenied checks that OnDenied and OnError make the errors of denials and failures, and that OnDenied may return nil for the usual error.
 func TestOnDenied(t *testing.T) {
 	each(t, func(b *testbed) {

@@ -1,7 +1,6 @@
 package httpsuite
 
 import (
-	"strings"
 	"time"
 
 	"github.com/dunglas/httpsfv"
@@ -13,10 +12,7 @@ import (
 
 // ietfCases test the fields of the IETF draft. An independent parser of RFC 9651 must accept them.
 func ietfCases() []testCase {
-	return []testCase{
-		{"IETF", ietf, nil},
-		{"IETFStacked", ietfStacked, nil},
-	}
+	return []testCase{{"IETF", ietf, nil}}
 }
 
 // An ietfStep is a request after some time, and the headers of its response.
@@ -92,27 +88,6 @@ func ietf(b *testbed) {
 					if _, err := httpsfv.UnmarshalList(ans.header.Values(name)); err != nil {
 						b.Errorf("the header %s is %q, want a valid list: %v", name, ans.header.Values(name), err)
 					}
-				}
-			}
-		})
-	}
-}
-
-// ietfStacked checks that the headers of two middlewares contain at least the tighter policy, whichever comes first, and
-// none twice.
-func ietfStacked(b *testbed) {
-	for _, order := range []string{"tight loose", "loose tight"} {
-		b.each(order, func(b *testbed) {
-			var mounts []Mount
-			for name := range strings.FieldsSeq(order) {
-				lim := b.named(name, core.FixedWindow(core.PerMinute(map[string]int64{"tight": 2, "loose": 5}[name])))
-				mounts = append(mounts, Limit{Limiter: lim, Key: keyfunc.IP(), Options: []guard.Option{guard.Headers(guard.IETF)}})
-			}
-			ans := b.serve(App{Use: mounts, Routes: []Route{{Path: "/a"}}}).get("/a")
-			for name, want := range map[string]string{"RateLimit-Policy": `"tight";q=2;w=60`, "RateLimit": `"tight";r=1;t=60`} {
-				got := ans.header.Get(name)
-				if n := strings.Count(got, want); n != 1 || strings.Count(got, "loose") > 1 || len(ans.header.Values(name)) != 1 {
-					b.Errorf("the header %s is %q, want one value with %q once; got it %d times", name, ans.header.Values(name), want, n)
 				}
 			}
 		})

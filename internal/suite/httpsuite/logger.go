@@ -31,7 +31,7 @@ func logger(b *testbed) {
 			Key:     keyfunc.Global(),
 			Options: []guard.Option{estimate(-1)},
 		},
-		"can never be admitted": {
+		`can never be admitted; this is logged once" limiter=api limit=fixed-1m capacity=9 cost=10`: {
 			Key:     keyfunc.Global(),
 			Options: []guard.Option{estimate(10)},
 		},

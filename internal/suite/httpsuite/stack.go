@@ -1,6 +1,7 @@
 package httpsuite
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 
@@ -25,11 +26,14 @@ func stackCases() []testCase {
 	}
 }
 
-// stacked limits addresses and users. Whichever limit is outside, clients and handlers see the tighter one.
+// stacked limits addresses and users. Whichever limit is outside, clients and handlers see the tighter one, in both sets of
+// headers.
 func stacked(b *testbed) {
 	for _, userOutside := range []bool{false, true} {
-		byIP := b.namedFixed("ip", 7)
-		byUser := Limit{Limiter: b.named("user", core.FixedWindow(core.PerMinute(2))), Key: keyfunc.User(UserKey)}
+		byIP, byUser := b.namedFixed("ip", 7), b.namedFixed("user", 2)
+		byUser.Key = keyfunc.User(UserKey)
+		byIP.Options = []guard.Option{guard.Headers(guard.XRateLimit | guard.IETF)}
+		byUser.Options = byIP.Options
 		mounts := []Mount{Auth{}, byIP, byUser}
 		if userOutside {
 			mounts = []Mount{Auth{}, byUser, byIP}
@@ -55,6 +59,9 @@ func stacked(b *testbed) {
 				b.Errorf("%s: got status %d and body %q, want %d and the result of the tighter limit", step.user, ans.status, ans.body, step.status)
 			}
 			ans.wantHeaders(step.limit, step.remaining, "1800000073", map[int]string{429: "60"}[step.status])
+			name := map[string]string{"2": "user", "7": "ip"}[step.limit]
+			ans.wantHeader("RateLimit-Policy", fmt.Sprintf(`%q;q=%s;w=60`, name, step.limit))
+			ans.wantHeader("RateLimit", fmt.Sprintf(`%q;r=%s;t=60`, name, step.remaining))
 		}
 		// The limits are charged one after the other: the outer limit was charged, and the inner one not, or not yet.
 		b.wantLeft(byUser.Limiter, "user:erin", map[bool]int64{true: 1, false: 2}[userOutside])

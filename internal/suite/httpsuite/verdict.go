@@ -14,7 +14,6 @@ import (
 func verdictCases() []testCase {
 	return []testCase{
 		{"AllowAndDeny", allowAndDeny, nil},
-		{"Never", never, nil},
 		{"Skip", skip, nil},
 		{"Cost", cost, nil},
 		{"HEAD", head, nil},
@@ -52,21 +51,6 @@ func allowAndDeny(b *testbed) {
 	ans.wantHeaders("3", "0", "1800000093", "")
 	if n := calls.Load(); n != 4 {
 		b.Errorf("the handler ran %d times, want 4: once for each admitted request", n)
-	}
-}
-
-// never uses a cost above the capacity: no Retry-After is sent, because a retry makes no sense.
-func never(b *testbed) {
-	limit := Limit{Limiter: b.limiter(core.TokenBucket(core.PerMinute(3))), Key: keyfunc.IP()}
-	limit.Options = []guard.Option{estimate(4)}
-	s := b.behind(limit)
-	for range 3 {
-		ans := s.get("/a")
-		ans.wantDenied()
-		ans.wantHeaders("3", "3", "1800000013", "")
-	}
-	if n := b.logs.lines(""); n != 1 || b.logs.Count("limiter=api limit=token-1m capacity=3 cost=4") != 1 {
-		b.Errorf("%d lines were logged, want 1, about the cost: %s", n, b.logs.String())
 	}
 }
 
