@@ -452,26 +452,6 @@ func TestFarServerIsBack(t *testing.T) {
 	}
 }
 
-// A short outage does not keep a longer outage that follows it out of the log.
-func TestLoggedAfterMoment(t *testing.T) {
-	t.Parallel()
-	withStore(t, 500*time.Millisecond, func(t *testing.T, f *fake, s *tested) {
-		for _, lasts := range []time.Duration{time.Millisecond, 5 * time.Second, 5 * time.Second} {
-			f.set(fails(errMemory))
-			for range lasts / time.Millisecond {
-				_, _ = s.decide(t.Context())
-				time.Sleep(time.Millisecond)
-			}
-			f.set(nil)
-			time.Sleep(5 * time.Second)
-			s.warm(t)
-		}
-		if want := []string{"down 0s", "back 0s", "still 1s", "back 5s"}; !slices.Equal(s.logged, want) {
-			t.Errorf("logged %q, want %q", s.logged, want)
-		}
-	})
-}
-
 // A limiter that is made while the server is down is notified of the outage, and of its end.
 func TestToldLater(t *testing.T) {
 	t.Parallel()
