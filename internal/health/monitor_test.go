@@ -267,20 +267,8 @@ func TestAwait(t *testing.T) {
 	}
 }
 
-// TestAwaitAfterAQuietTime checks that the first request after a quiet second waits for the answer to
-// a probe that begins at once.
-func TestAwaitAfterAQuietTime(t *testing.T) {
-	t.Parallel()
-	runNear(t, func(f *fixture) {
-		f.fail(health.Unavailable)
-		time.Sleep(3333 * time.Millisecond)
-		f.follow(reply{outcome: health.Answered, after: 20 * time.Millisecond})
-		f.wantAwait("20ms: true")
-	})
-}
-
-// TestAwaitInTheNextOutage checks that a request does not wait in an outage because one has woken the server in
-// the outage before.
+// TestAwaitInTheNextOutage checks that the first request after a quiet second waits for the answer to a probe that
+// begins at once, and that no request waits in the next outage because of that.
 func TestAwaitInTheNextOutage(t *testing.T) {
 	t.Parallel()
 	runNear(t, func(f *fixture) {

@@ -122,42 +122,6 @@ func TestQuietOutage(t *testing.T) {
 	})
 }
 
-// There are no probes when no store is open.
-func TestStoresClose(t *testing.T) {
-	t.Parallel()
-	withFake(t, func(t *testing.T, f *fake) {
-		s, other := f.store(500*time.Millisecond), f.store(500*time.Millisecond)
-		s.warm(t)
-		f.set(fails(errMemory))
-		_, _ = s.decide(t.Context())
-		synctest.Wait()
-		s.Close()
-		s.Close()
-		s.wantChanges(t, "down", "back")
-		other.wantChanges(t, "down")
-		f.sent()
-		time.Sleep(time.Minute)
-		if f.sent() == 0 {
-			t.Error("no probes though a store is open")
-		}
-		other.Close()
-		other.wantChanges(t, "down", "back")
-		synctest.Wait()
-		f.sent()
-		time.Sleep(time.Minute)
-		if n := f.sent(); n != 0 {
-			t.Errorf("%d probes without a store", n)
-		}
-		late := f.store(500 * time.Millisecond)
-		f.set(nil)
-		if _, err := late.decide(t.Context()); err != nil {
-			t.Errorf("a store that comes later: %v", err)
-		}
-		late.wantChanges(t)
-		s.wantChanges(t, "down", "back")
-	})
-}
-
 // A closed store sends its decisions, and so finds out whether the server answers. Its decisions must
 // not be left to the outage policy forever, and no probes may run.
 func TestClosedStoreDecides(t *testing.T) {
@@ -450,26 +414,6 @@ func TestFarServerIsBack(t *testing.T) {
 			s.wantChanges(t, "down", "back")
 		})
 	}
-}
-
-// A short outage does not keep a longer outage that follows it out of the log.
-func TestLoggedAfterMoment(t *testing.T) {
-	t.Parallel()
-	withStore(t, 500*time.Millisecond, func(t *testing.T, f *fake, s *tested) {
-		for _, lasts := range []time.Duration{time.Millisecond, 5 * time.Second, 5 * time.Second} {
-			f.set(fails(errMemory))
-			for range lasts / time.Millisecond {
-				_, _ = s.decide(t.Context())
-				time.Sleep(time.Millisecond)
-			}
-			f.set(nil)
-			time.Sleep(5 * time.Second)
-			s.warm(t)
-		}
-		if want := []string{"down 0s", "back 0s", "still 1s", "back 5s"}; !slices.Equal(s.logged, want) {
-			t.Errorf("logged %q, want %q", s.logged, want)
-		}
-	})
 }
 
 // A limiter that is made while the server is down is notified of the outage, and of its end.

@@ -79,37 +79,6 @@ func TestHoldsInBatch(t *testing.T) {
 	})
 }
 
-// TestLateInBatch settles many holds in one batch, long after they expired: only units beyond each hold are charged,
-// whether its key was used meanwhile or is gone.
-func TestLateInBatch(t *testing.T) {
-	t.Parallel()
-	onBoth(t, driven, func(t *testing.T, s *backend) {
-		for name, options := range s.holding(10 * time.Second) {
-			t.Run(name, func(t *testing.T) {
-				lim := s.limiter(t, "late-"+name, append(options, core.Hold(time.Second))...)
-				remain, held := map[string]int64{}, map[string]*permits.Any{}
-				for _, key := range s.keys(t, 3) {
-					remain[key], held[key] = 997, must(t)(permits.Reserve(lim, t.Context(), key, 60))
-				}
-				s.advance(100 * 24 * time.Hour)
-				touched := 0
-				for key := range held {
-					if touched++; touched%2 == 0 {
-						must(t)(plain(lim.Peek(t.Context(), key)))
-					}
-				}
-				c := s.caller(t, lim)
-				for _, r := range held {
-					c.settle(r, 63)
-				}
-				c.send()
-				c.wantAll()
-				left(t, lim, remain)
-			})
-		}
-	})
-}
-
 func holdsInBatch(t *testing.T, s *backend, lim *core.Limiter) {
 	ctx, ok := t.Context(), must(t)
 	charged := ok(permits.Acquire(lim, ctx, "cancel", 4))
