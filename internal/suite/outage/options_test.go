@@ -13,6 +13,7 @@ import (
 
 	"github.com/redislimit/redislimit/core"
 	"github.com/redislimit/redislimit/internal/testkit/check"
+	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
 
 // A clientKind makes a client of one server, with options that may end a call to Redis early, late or never.
@@ -133,6 +134,30 @@ func TestSlowCallbacks(t *testing.T) {
 			l.during()
 		})
 	}
+}
+
+// TestFailoverClientOptions repeats TestClientOptions with a client of a master behind Sentinel.
+func TestFailoverClientOptions(t *testing.T) {
+	t.Parallel()
+	check.Rounds(t, timeouts[1:], func(r *check.Round, timeout time.Duration) {
+		g := redistest.Sentinel(r)
+		var all []*hasty
+		for _, c := range timings(timeout)[:5] {
+			rdb := redis.NewFailoverClient(&redis.FailoverOptions{
+				MasterName: g.Name, SentinelAddrs: g.Addrs,
+				ContextTimeoutEnabled: true, ReadTimeout: c.options.ReadTimeout, WriteTimeout: c.options.WriteTimeout,
+			})
+			r.Cleanup(func() { _ = rdb.Close() })
+			all = append(all, newHasty(r, c, rdb, timeout))
+		}
+		for _, s := range g.Servers { // the replica, too: otherwise it becomes the master during a long Timeout, and answers
+			s.Pause()
+		}
+		each(all, (*hasty).during)
+		for _, s := range g.Servers {
+			s.Resume()
+		}
+	})
 }
 
 // A hasty is a limiter whose decisions must not take longer than its Timeout.
