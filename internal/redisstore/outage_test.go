@@ -585,21 +585,25 @@ func TestErrorsThatOpen(t *testing.T) {
 	}
 }
 
-// A Redis user may lack a right that is needed to end a hold, but not to decide. This is one error, and not
-// an outage.
+// A server that refuses to end a hold may still be able to decide: its Redis user may lack a right that only this needs, or its
+// memory may be full. This is one error, and not an outage.
 func TestEndRefused(t *testing.T) {
 	t.Parallel()
-	withStore(t, time.Second, func(t *testing.T, f *fake, s *tested) {
-		f.set(fails(redisError("NOPERM no permission to run zrem")))
-		d := NewCall(s.Limits, "k", algorithm.Operation{Op: algorithm.OpRelease, N: 1, Handles: make([]algorithm.Handle, 1)})
-		if err := s.End(t.Context(), d, nil); err == nil {
-			t.Error("it did not fail")
-		}
-		s.wantChanges(t)
-		if len(s.errs) != 1 {
-			t.Errorf("%d failed calls, want 1", len(s.errs))
-		}
-	})
+	for _, refusal := range []string{
+		"NOPERM no permission to run zrem", "OOM command not allowed when used memory > 'maxmemory'.",
+	} {
+		withStore(t, time.Second, func(t *testing.T, f *fake, s *tested) {
+			f.set(fails(redisError(refusal)))
+			d := NewCall(s.Limits, "k", algorithm.Operation{Op: algorithm.OpRelease, N: 1, Handles: make([]algorithm.Handle, 1)})
+			if err := s.End(t.Context(), d, nil); err == nil || !strings.Contains(err.Error(), refusal) {
+				t.Errorf("got error %v, want %s", err, refusal)
+			}
+			s.wantChanges(t)
+			if len(s.errs) != 1 {
+				t.Errorf("%s: %d failed calls, want 1", refusal, len(s.errs))
+			}
+		})
+	}
 }
 
 // A timeout that is noticed late, as in a busy process, does not mean that the server is down. A probe
