@@ -220,11 +220,11 @@ func TestAllInOrder(t *testing.T) {
 		if errors.Is(err, context.Canceled) != (len(decided) == 12) {
 			t.Errorf("after %d decisions: got error %v, want context.Canceled only after 12", len(decided), err)
 		}
-		var got string
+		var names []string
 		for each := range res.All() {
-			got += each.LimiterName
+			names = append(names, each.LimiterName)
 		}
-		if got != c.want {
+		if got := strings.Join(names, ""); got != c.want {
 			t.Errorf("the Results are of the Limiters %q, want %q as in the arguments", got, c.want)
 		}
 	}
