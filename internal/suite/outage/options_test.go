@@ -160,7 +160,11 @@ func TestFailoverClientOptions(t *testing.T) {
 	})
 }
 
-// A hasty is a limiter whose decisions must not take longer than its Timeout.
+// clientTimeout is the default ReadTimeout of clients; newer ones have 5 s. It may end a call before a longer Timeout.
+const clientTimeout = 3 * time.Second
+
+// A hasty is a limiter whose decisions must not take longer than its Timeout. The test allows a tenth and 100 ms more, because the
+// machine may be late.
 type hasty struct {
 	*check.Round
 	timing
@@ -204,7 +208,7 @@ func (h *hasty) during() {
 			return
 		}
 		took := time.Since(start)
-		if !errors.Is(err, core.ErrUnavailable) || took > h.timeout+100*time.Millisecond {
+		if !errors.Is(err, core.ErrUnavailable) || took > h.timeout*11/10+100*time.Millisecond {
 			h.Errorf("decision %d took %v, want at most the Timeout of %v and ErrUnavailable; got error %v", i, took, h.timeout, err)
 		}
 		if i > 0 {
@@ -213,8 +217,9 @@ func (h *hasty) during() {
 		if h.early != "" && (took > h.timeout*2/3 || !strings.Contains(err.Error(), h.early) || strings.Contains(err.Error(), "within "+h.timeout.String())) {
 			h.Errorf("after %v: got error %v, want one that names the client's %s, well before the Timeout", took, err, h.early)
 		}
-		if h.early == "" && took < h.timeout*9/10 {
-			h.Errorf("after %v, before the Timeout of %v: got error %v, want the decision to wait for the Timeout", took, h.timeout, err)
+		waits := min(h.timeout, clientTimeout)
+		if h.early == "" && took < waits*9/10 {
+			h.Errorf("after %v, before the Timeout of %v: got error %v, want the decision to wait for %v", took, h.timeout, err, waits)
 		}
 	}
 }

@@ -25,7 +25,7 @@ func findTogether(t *testing.T, sent func() int64, user, org *core.Limiter) {
 	check.Within(t, patient, "one script decides on two keys", func() bool {
 		tries++
 		before, key := sent(), fmt.Sprint("try ", tries)
-		_, err := core.AllowAll(t.Context(), 1, user.On(key), org.On(key))
+		_, err := core.AllowAll(t.Context(), 1, user.On(key), org.On(key+" of org"))
 		return err == nil && sent() == before+1
 	})
 }
