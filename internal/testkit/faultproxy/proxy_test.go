@@ -17,15 +17,21 @@ import (
 	"github.com/redislimit/redislimit/internal/testkit/redistest"
 )
 
-// timeout is how long the clients of these tests wait: short if no reply will come, and long enough for a busy machine if
-// one will.
-const timeout = 500 * time.Millisecond
+const (
+	// patience is how long these tests wait for what must come, also on a busy machine.
+	patience = 10 * time.Second
+	// quiet is how long they wait for what must not come.
+	quiet = 500 * time.Millisecond
+	// timeout is how long a client waits that gets no reply because of a fault, and that gets one after the fault.
+	timeout = 2 * time.Second
+)
 
-// setup returns a proxy, a client through it that does not retry, and a client that bypasses it.
-func setup(t *testing.T) (p *Proxy, through, direct *redis.Client) {
+// setup returns a proxy, a client through it that waits for up to wait and does not retry, and a client that
+// bypasses it.
+func setup(t *testing.T, wait time.Duration) (p *Proxy, through, direct *redis.Client) {
 	s := redistest.Server(t)
 	p = New(t, s.Addr)
-	through = redisclient.New(t, &redis.Options{Addr: p.Addr(), MaxRetries: -1, DialTimeout: time.Second, ReadTimeout: timeout, DialerRetries: 1})
+	through = redisclient.New(t, &redis.Options{Addr: p.Addr(), MaxRetries: -1, DialTimeout: wait, ReadTimeout: wait, DialerRetries: 1})
 	if err := through.Ping(t.Context()).Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +57,7 @@ func timedOut(err error) bool {
 func mends(t *testing.T, p *Proxy, c *redis.Client) {
 	p.Pass()
 	err := c.Ping(t.Context()).Err()
-	for end := time.Now().Add(5 * time.Second); err != nil && time.Now().Before(end); err = c.Ping(t.Context()).Err() {
+	for end := time.Now().Add(patience); err != nil && time.Now().Before(end); err = c.Ping(t.Context()).Err() {
 		t.Logf("not yet: %v", err) // on a busy machine this may take some attempts
 	}
 	for range 3 {
@@ -63,7 +69,7 @@ func mends(t *testing.T, p *Proxy, c *redis.Client) {
 }
 
 func dial(t *testing.T, p *Proxy) net.Conn {
-	conn, err := connect(t, p, 5*time.Second)
+	conn, err := connect(t, p, patience)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,24 +85,28 @@ func connect(t *testing.T, p *Proxy, limit time.Duration) (net.Conn, error) {
 	return conn, err
 }
 
-// exchange writes a request, reads until no more bytes come, and checks the bytes. The connection must stay open.
+// exchange writes a request, reads the bytes that must come, and checks that no more bytes come. The connection must stay
+// open.
 func exchange(t *testing.T, conn net.Conn, request, want string) {
 	t.Helper()
 	if _, err := io.WriteString(conn, request); err != nil {
 		t.Error(err)
 	}
-	_ = conn.SetReadDeadline(time.Now().Add(timeout))
-	got, err := io.ReadAll(conn)
+	got := make([]byte, len(want))
+	_ = conn.SetReadDeadline(time.Now().Add(patience))
+	n, err := io.ReadFull(conn, got)
+	_ = conn.SetReadDeadline(time.Now().Add(quiet))
+	more, end := io.ReadAll(conn)
 	_ = conn.SetReadDeadline(time.Time{})
-	if string(got) != want || !timedOut(err) {
-		t.Errorf("after %q: got %q, %v; want %q, and then silence", request, got, err, want)
+	if string(got) != want || err != nil || len(more) > 0 || !timedOut(end) {
+		t.Errorf("after %q: got %q, %v, and then %q, %v; want %q, and then silence", request, got[:n], err, more, end, want)
 	}
 }
 
 // TestPassCountsCommands checks that Pass forwards everything and that the proxy counts the commands.
 func TestPassCountsCommands(t *testing.T) {
 	t.Parallel()
-	p, through, direct := setup(t)
+	p, through, direct := setup(t, patience)
 	before := p.Requests()
 	script := redis.NewScript("return redis.call('INCRBY', KEYS[1], ARGV[1])")
 	for range 3 { // the first call is EVALSHA, which fails by NOSCRIPT, and EVAL
@@ -147,7 +157,7 @@ func TestFaults(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p, through, direct := setup(t)
+			p, through, direct := setup(t, timeout)
 			for round := 1; round <= 2; round++ {
 				c.on(p)
 				if err := incr(t, through); !c.got(err) {
@@ -169,7 +179,7 @@ func TestFaults(t *testing.T) {
 // TestLatency checks that an exchange takes twice the latency longer.
 func TestLatency(t *testing.T) {
 	t.Parallel()
-	p, through, _ := setup(t)
+	p, through, _ := setup(t, patience)
 	const d = 40 * time.Millisecond
 	p.Latency(d)
 	start := time.Now()
@@ -186,7 +196,7 @@ func TestConnections(t *testing.T) {
 	p := New(t, s.Addr)
 	ended := func(conn net.Conn, want error) {
 		t.Helper()
-		_ = conn.SetReadDeadline(time.Now().Add(5 * time.Second))
+		_ = conn.SetReadDeadline(time.Now().Add(patience))
 		if _, err := io.ReadAll(conn); !errors.Is(err, want) {
 			t.Errorf("the connection ended with error %v, want %v", err, want)
 		}
@@ -205,7 +215,7 @@ func TestConnections(t *testing.T) {
 	exchange(t, conn, "SET s 12345678\r\n", "+O") // half of "+OK\r\n"
 	exchange(t, conn, "GET s\r\n", "")
 	p.Blackhole()
-	if c, err := connect(t, p, timeout); err == nil && runtime.GOOS == "linux" {
+	if c, err := connect(t, p, quiet); err == nil && runtime.GOOS == "linux" {
 		t.Errorf("connecting succeeded: got %v, want it to hang", c)
 	}
 	p.Silence()
@@ -220,7 +230,7 @@ func TestConnections(t *testing.T) {
 // connection was closed.
 func TestDropReplyRunsAll(t *testing.T) {
 	t.Parallel()
-	p, _, direct := setup(t)
+	p, _, direct := setup(t, patience)
 	conn := dial(t, p)
 	p.DropReply()
 	if _, err := io.WriteString(conn, strings.Repeat("INCR n\r\n", 2500)); err != nil { // 20 KB is one chunk, but more than Redis reads at once
