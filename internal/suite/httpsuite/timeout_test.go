@@ -31,9 +31,11 @@ import (
 // wait meanwhile get 503, and afterwards the outage policy decides on requests at once.
 func TestDeadlineOfServer(t *testing.T) {
 	t.Parallel()
-	const deadline, wave = 300 * time.Millisecond, 10
-	timeoutHandler := func(next http.Handler) http.Handler { return http.TimeoutHandler(next, deadline, "too late") }
-	ofContext := func(next http.Handler) http.Handler {
+	const wave = 10
+	timeoutHandler := func(next http.Handler, deadline time.Duration) http.Handler {
+		return http.TimeoutHandler(next, deadline, "too late")
+	}
+	ofContext := func(next http.Handler, deadline time.Duration) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			ctx, cancel := context.WithTimeout(r.Context(), deadline)
 			defer cancel()
@@ -42,7 +44,7 @@ func TestDeadlineOfServer(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name   string
-		within func(http.Handler) http.Handler
+		within func(next http.Handler, deadline time.Duration) http.Handler
 		limits []core.Option
 		then   map[int]int // how many of the second wave have each status
 	}{
@@ -53,53 +55,56 @@ func TestDeadlineOfServer(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			proxy := faultproxy.New(t, redistest.Server(t).Addr)
-			client := redisclient.New(t, &redis.Options{Addr: proxy.Addr()})
-			open := make(chan struct{}, 1)
-			lim := core.MustNew(client, "api", append(c.limits, core.Observe(func(_ context.Context, e core.Event) {
-				if e.Kind == core.EventBreaker && e.Detail == "open" {
-					open <- struct{}{}
+			check.Rounds(t, []time.Duration{500 * time.Millisecond, time.Second, 2 * time.Second, 4 * time.Second}, func(r *check.Round, timeout time.Duration) {
+				deadline := timeout * 3 / 5
+				proxy := faultproxy.New(r, redistest.Server(r).Addr)
+				client := redisclient.New(r, &redis.Options{Addr: proxy.Addr()})
+				open := make(chan struct{}, 1)
+				lim := core.MustNew(client, "api", append(c.limits, core.Timeout(timeout), core.Observe(func(_ context.Context, e core.Event) {
+					if e.Kind == core.EventBreaker && e.Detail == "open" {
+						open <- struct{}{}
+					}
+				}))...)
+				r.Cleanup(func() { _ = lim.Close() })
+				h := c.within(httplimit.Middleware(lim, keyfunc.Global())(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})), deadline)
+				send := func() (statuses map[int]int) {
+					var mu sync.Mutex
+					var all sync.WaitGroup
+					statuses = make(map[int]int)
+					for range wave {
+						all.Go(func() {
+							w := httptest.NewRecorder()
+							h.ServeHTTP(w, httptest.NewRequestWithContext(r.Context(), http.MethodGet, "/", nil))
+							mu.Lock()
+							defer mu.Unlock()
+							statuses[w.Code]++
+							if retry := w.Header().Get("Retry-After"); w.Code == http.StatusServiceUnavailable && retry != "1" && retry != "" {
+								r.Errorf("Retry-After is %q, want 1 or none", retry)
+							}
+						})
+					}
+					all.Wait()
+					return statuses
 				}
-			}))...)
-			t.Cleanup(func() { _ = lim.Close() })
-			h := c.within(httplimit.Middleware(lim, keyfunc.Global())(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})))
-			send := func() (statuses map[int]int) {
-				var mu sync.Mutex
-				var all sync.WaitGroup
-				statuses = make(map[int]int)
-				for range wave {
-					all.Go(func() {
-						w := httptest.NewRecorder()
-						h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil))
-						mu.Lock()
-						defer mu.Unlock()
-						statuses[w.Code]++
-						if retry := w.Header().Get("Retry-After"); w.Code == http.StatusServiceUnavailable && retry != "1" && retry != "" {
-							t.Errorf("Retry-After is %q, want 1 or none", retry)
-						}
-					})
+				if _, err := lim.Peek(r.Context(), "other"); err != nil { // the first connection of a process has a longer timeout
+					r.Fatal(err)
 				}
-				all.Wait()
-				return statuses
-			}
-			if _, err := lim.Peek(t.Context(), "other"); err != nil { // the first connection of a process has a longer timeout
-				t.Fatal(err)
-			}
-			proxy.Silence()
-			if got := send(); got[http.StatusServiceUnavailable] != wave {
-				t.Errorf("the statuses of the first wave are %v, want 503 %d times", got, wave)
-			}
-			check.Receive(t, "the breaker opens", open) // after the Timeout of 500 ms, or 3 s later if the process is busy
-			began := time.Now()
-			got := send()
-			if took := time.Since(began); took > deadline {
-				t.Errorf("the second wave took %v, want less than the deadline", took)
-			}
-			for status, n := range c.then {
-				if got[status] != n {
-					t.Errorf("the statuses of the second wave are %v, want %v", got, c.then)
+				proxy.Silence()
+				if got := send(); got[http.StatusServiceUnavailable] != wave {
+					r.Errorf("the statuses of the first wave are %v, want 503 %d times", got, wave)
 				}
-			}
+				check.Receive(r, "the breaker opens", open) // after the Timeout, or 3 s later if the process is busy
+				began := time.Now()
+				got := send()
+				if took := time.Since(began); took > deadline {
+					r.Errorf("the second wave took %v, want less than the deadline", took)
+				}
+				for status, n := range c.then {
+					if got[status] != n {
+						r.Errorf("the statuses of the second wave are %v, want %v", got, c.then)
+					}
+				}
+			})
 		})
 	}
 }
