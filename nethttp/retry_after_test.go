@@ -147,7 +147,10 @@ func TestTransportSaysStop(t *testing.T) {
 // FuzzRetryAfter parses headers of any form: the result must be within the bound, and a plain number must mean as many seconds or
 // milliseconds.
 func FuzzRetryAfter(f *testing.F) {
-	for _, value := range []string{"7", "1.5", "-1", "NaN", "1e9", "Sun, 22 Nov 2026 23:00:08 GMT", "Sun Nov 22 23:00:08 2026", "Sunday, 22-Nov-26 23:00:08 GMT", "1800000000", `"default";r=0;t=9`} {
+	for _, value := range []string{
+		"7", "1.5", "-1", "NaN", "1e9", "Sun, 22 Nov 2026 23:00:08 GMT", "Sun Nov 22 23:00:08 2026", "Sunday, 22-Nov-26 23:00:08 GMT",
+		"1800000000", "2027-01-15T08:00:21Z", `"default";r=0;t=9`,
+	} {
 		f.Add(value, "350", "Sun, 22 Nov 2026 23:00:00 GMT", int64(time.Minute))
 		f.Add("5", value, value, int64(time.Millisecond))
 	}
