@@ -134,6 +134,9 @@ func TestWaitIsObserved(t *testing.T) {
 			})
 		}
 	}
+	if _, err := core.MustNewMemory("test", bucket).WaitN(t.Context(), "", 1); !errors.Is(err, core.ErrInvalidKey) {
+		t.Errorf("WaitN without a key: got error %v, want ErrInvalidKey", err)
+	}
 }
 
 // TestLongWait checks that one warning is logged if calls without a deadline wait for more than a day. Such a wait is probably a

@@ -477,16 +477,30 @@ func TestLeaseOfWith(t *testing.T) {
 	}
 }
 
-// TestLeaseNotGivenBack spends units of a lease while Redis does not answer, and closes the limiter. Close returns an error
-// that says how many units it could not give back, but only once. Redis charges these units when they expire.
+// TestLeaseRedisAway checks that leases are spent to their end while Redis does not answer.
+func TestLeaseRedisAway(t *testing.T) {
+	client := redistest.Server(t).Client(t)
+	away := &wire{Driven: conformance.NewDriven(client)}
+	l, _ := leasePair(t, away, core.TokenBucket(thousand))
+	away.down.Store(true)
+	for range 7 {
+		if res := l.allowN(t, 1); res.Source != core.SourceLease {
+			t.Errorf("got %+v, want a decision by the lease", res)
+		}
+	}
+	if _, err := l.Allow(context.Background(), "k"); !errors.Is(err, core.ErrUnavailable) {
+		t.Errorf("after the lease: got error %v, want ErrUnavailable", err)
+	}
+}
+
+// TestLeaseNotGivenBack closes a limiter while Redis does not answer. Close returns an error that says how many units it
+// could not give back, but only once. Redis charges these units when they expire.
 func TestLeaseNotGivenBack(t *testing.T) {
 	client := redistest.Server(t).Client(t)
 	away := &wire{Driven: conformance.NewDriven(client)}
 	l, other := leasePair(t, away, core.TokenBucket(thousand))
+	_ = l.allowN(t, 2)
 	away.down.Store(true)
-	if res := l.allowN(t, 2); res.Source != core.SourceLease {
-		t.Errorf("while Redis does not answer: got %+v, want a decision by the lease", res)
-	}
 	err := l.Close()
 	if !errors.Is(err, core.ErrUnavailable) || !strings.Contains(err.Error(), "5 leased units could not be given back (keys: 1)") {
 		t.Errorf("Close: got error %v, want ErrUnavailable that names the 5 units not spent", err)
