@@ -67,35 +67,16 @@ func TestDeadlineOfServer(t *testing.T) {
 				}))...)
 				r.Cleanup(func() { _ = lim.Close() })
 				h := c.within(httplimit.Middleware(lim, keyfunc.Global())(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})), deadline)
-				send := func() (statuses map[int]int) {
-					var mu sync.Mutex
-					var all sync.WaitGroup
-					statuses = make(map[int]int)
-					for range wave {
-						all.Go(func() {
-							w := httptest.NewRecorder()
-							h.ServeHTTP(w, httptest.NewRequestWithContext(r.Context(), http.MethodGet, "/", nil))
-							mu.Lock()
-							defer mu.Unlock()
-							statuses[w.Code]++
-							if retry := w.Header().Get("Retry-After"); w.Code == http.StatusServiceUnavailable && retry != "1" && retry != "" {
-								r.Errorf("Retry-After is %q, want 1 or none", retry)
-							}
-						})
-					}
-					all.Wait()
-					return statuses
-				}
 				if _, err := lim.Peek(r.Context(), "other"); err != nil { // the first connection of a process has a longer timeout
 					r.Fatal(err)
 				}
 				proxy.Silence()
-				if got := send(); got[http.StatusServiceUnavailable] != wave {
+				if got := sendWave(r, h, wave); got[http.StatusServiceUnavailable] != wave {
 					r.Errorf("the statuses of the first wave are %v, want 503 %d times", got, wave)
 				}
 				check.Receive(r, "the breaker opens", open) // after the Timeout, or 3 s later if the process is busy
 				began := time.Now()
-				got := send()
+				got := sendWave(r, h, wave)
 				if took := time.Since(began); took > deadline {
 					r.Errorf("the second wave took %v, want less than the deadline", took)
 				}
@@ -107,6 +88,23 @@ func TestDeadlineOfServer(t *testing.T) {
 			})
 		})
 	}
+}
+
+// sendWave sends n requests at the same time, and returns how many responses have each status.
+func sendWave(r *check.Round, h http.Handler, n int) map[int]int {
+	var mu sync.Mutex
+	statuses := make(map[int]int)
+	check.Together(n, func(int) {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequestWithContext(r.Context(), http.MethodGet, "/", nil))
+		mu.Lock()
+		defer mu.Unlock()
+		statuses[w.Code]++
+		if retry := w.Header().Get("Retry-After"); w.Code == http.StatusServiceUnavailable && retry != "1" && retry != "" {
+			r.Errorf("Retry-After is %q, want 1 or none", retry)
+		}
+	})
+	return statuses
 }
 
 // TestGoneWhileAdmitted makes a client leave after it has waited, while Redis admits it: its charge is taken back.

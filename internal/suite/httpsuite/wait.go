@@ -68,8 +68,8 @@ func cutOff(b *testbed) {
 
 func cutOffHTTP2(b *testbed) { cutOffAfter(b, queued(b), true) }
 
-// cutOffWait is how long a request waits. Its server gives it half of this time, in which Redis has to decide. The other half is for a
-// machine that is late: the wait begins before the request.
+// cutOffWait is how long a request waits. The WriteTimeout of its server is half of that. Redis must decide in this time. The wait must
+// end after it, even if the machine is late and the request arrives some time after the wait has begun.
 const cutOffWait = time.Second
 
 // queued returns a limit whose next request waits for cutOffWait.

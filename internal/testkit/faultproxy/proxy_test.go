@@ -22,12 +22,12 @@ const (
 	patience = 10 * time.Second
 	// quiet is how long they wait for what must not come.
 	quiet = 500 * time.Millisecond
-	// timeout is how long a client waits that gets no reply because of a fault, and that gets one after the fault.
+	// timeout is how long the clients of TestFaults wait, in vain during a fault, and for a reply after it.
 	timeout = 2 * time.Second
 )
 
-// setup returns a proxy, a client through it that waits for up to wait and does not retry, and a client that
-// bypasses it.
+// setup returns a proxy, a client through it that does not retry, and a client that bypasses it. wait is how long the
+// client through the proxy waits for a connection and for a reply.
 func setup(t *testing.T, wait time.Duration) (p *Proxy, through, direct *redis.Client) {
 	s := redistest.Server(t)
 	p = New(t, s.Addr)
